@@ -2,9 +2,9 @@
 //! next.
 //!
 //! This module reads no clock, holds no mutex and sends nothing. The driver locks the mutex of the
-//! claim, calls the method for what has happened, posts the [`Command`] that the method returns,
-//! and unlocks the mutex. Then the driver announces the change that the [`ClaimStep`] names, if
-//! there is one. Votes are counted elsewhere: a step only reads the newest round.
+//! claim, calls the method for the event, posts the [`Command`] that the method returns, and
+//! unlocks the mutex. Then the driver announces the change that the [`ClaimStep`] names, if there
+//! is one. Votes are counted elsewhere: a step only reads the newest round.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! The kinds of locks, and what is particular to each of them: its keys on the masters and its
 //! scripts.
 //!
-//! A kind is a row of [`kinds`]. The module that the row names has the particulars of the kind, and
-//! the folder of the same name in `lua/` has its scripts. What each kind sends is in
+//! A kind is a row of [`kinds`]. Each row names a module with the particulars of the kind. The
+//! folder of the same name in `lua/` has the scripts of the kind. What each kind sends is in
 //! [`table`](super::protocol::table). All other code that has to know the kinds iterates over
 //! [`Kind::ALL`], and asks [`Kind::spec`].
 

@@ -13,7 +13,7 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: false,
 };
 
-/// Takes a fenced mutex. A mutex that is not fenced is taken with a plain `SET`.
+/// Takes a fenced mutex. A mutex that is neither fenced nor watched is taken with a plain `SET`.
 pub(in crate::core) static ACQUIRE: Script = script!("mutex/acquire", "shared/ballot");
 /// Takes a mutex that is not fenced. If another client holds the mutex, reads the key, so that the
 /// master reports the next change of the key.

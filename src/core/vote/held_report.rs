@@ -51,7 +51,8 @@ impl HeldReport {
     }
 
     /// Returns the [IDs](crate::Owner::id) of the owners that hold the lock. A mutex has none. A
-    /// master names up to five readers of a read-write lock, or holders of a semaphore.
+    /// master names at most five readers of a read-write lock, and at most five holders of a
+    /// semaphore.
     pub fn owners(&self) -> impl Iterator<Item = &str> {
         let owned = self.owned.iter();
         owned.flat_map(|owned| owned.owners.split('\n'))

@@ -80,7 +80,7 @@ impl Obstacle {
     }
 
     /// Returns why `round` did not give the lock to a waiter in the queues. A waiter that is first
-    /// in no queue waits until a master calls it, regardless of the remaining TTL.
+    /// in no queue waits until a master calls it, however long the lock will live.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if let Some(left) = round.quarantined() {
             Self::Quarantined(left)

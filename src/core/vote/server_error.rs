@@ -129,7 +129,7 @@ impl Failure {
     /// Returns whether another try is useless until a right is given or the server is set up in
     /// another way. Either the user lacks a right to a command, a key or a channel, or the server
     /// lacks the command or refuses it in scripts. The words of these errors differ between servers
-    /// and versions, and between commands and scripts.
+    /// and between versions. They also differ if the command ran in a script.
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
     }

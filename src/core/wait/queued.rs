@@ -12,9 +12,9 @@ use crate::core::{
     vote::{obstacle::Obstacle, round::Round},
 };
 
-/// A waiter for a lock with queues, from its first round to its last one. The driver tells it of
-/// the rounds that it did not win. Each master calls the waiter at the head of its queue, by a
-/// message. So a round without a call before it has only two uses: it keeps the position of the
+/// A waiter for a lock with queues, from its first round to its last one. The driver tells the
+/// waiter of each round that was not won. Each master calls the waiter at the head of its queue, by
+/// a message. So a round without a call before it has only two uses: it keeps the position of the
 /// waiter, and it finds out what masters do not report.
 #[derive(Debug)]
 pub(crate) struct QueuePolicy {
@@ -47,8 +47,8 @@ impl QueuePolicy {
         }
     }
 
-    /// Returns the time of the masters if the time in the ticket is wrong. Then the waiter leaves
-    /// the queues, and comes back with a new ticket.
+    /// Returns the time of the masters if the time in the ticket is wrong. In that case, the waiter
+    /// leaves the queues, and comes back with a new ticket.
     pub(crate) fn right_time(&self, round: &Round) -> Option<Duration> {
         round.skewed_to().filter(|_| self.options.is_fresh)
     }

@@ -8,7 +8,8 @@ use crate::core::{
     vote::{Vote, round::Round},
 };
 
-/// Whether a client has lately reached a majority of masters: a majority answered a round in time.
+/// Whether a client has lately reached a majority of masters. A round reaches a majority if a
+/// majority of masters answer the round in time.
 ///
 /// A client cannot win without answers from a majority, but some masters may still get its
 /// requests. These masters would grant it locks that it cannot use, again and again. So a waiter
