@@ -99,15 +99,15 @@ write_page() {
 $verdict
 
 \`./dev servers --test\` fetches server programs, runs the tests that need real masters on each of them, and writes this
-page. The last row is a quorum of different versions: the port of a master decides its version.
+page. The last row mixes the versions: the port of a master decides its version.
 
 | server | version | passed | failed | left out |
 |---|---|---|---|---|
 $(cat "$work/rows")
 
-- A test is left out, and counts as passed, if the servers cannot do what it tests. Some tests need version 7, TLS,
-  or a replica of the same version. So the last row has no server before version 7, and no replicas.
-- An absent server could not be fetched. \`./dev servers\` says why.
+- A test is left out, and counts as passed, if the servers cannot do what it tests. Some tests need version 7, TLS, or a
+  replica of the same version. The last row uses no server before version 7, and no replicas.
+- A server marked **absent** could not be fetched. \`./dev servers\` says why.
 END
     if [ -e "$work/failed" ]; then
         printf '\nFailed:\n\n' >>"$page"
