@@ -36,7 +36,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Returns the default settings. They pass the same checks as the settings of a user.
+    /// Returns the default settings. They pass the same checks as settings that a user gives.
     pub(crate) fn of_defaults() -> Result<Self, ConfigError> {
         let millis = Duration::from_millis;
         Ok(Self {
@@ -64,7 +64,8 @@ impl Config {
 
     /// Returns the longest TTL. A master that forgot locks is quarantined for about this long.
     pub(crate) fn max_ttl(&self) -> Duration {
-        /// The default longest TTL, unless the TTL of the coordinator is longer.
+        /// The default longest TTL. If the TTL of the coordinator is longer, that TTL is the
+        /// default.
         const USUAL: Duration = Duration::from_secs(60);
         let default = || match self.quarantine {
             // The longest TTL only limits the length of quarantines. With quarantine off, there are

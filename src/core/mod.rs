@@ -15,14 +15,14 @@
 //! | Part | Contents |
 //! |---|---|
 //! | `kind` | what is particular to each kind of lock |
-//! | `protocol` | names and identities, the commands to masters, and the votes in their replies |
-//! | `vote` | votes, majorities, and the rounds that they decide |
+//! | `protocol` | names and identities, commands to masters, and the votes in replies |
+//! | `vote` | votes, majorities and rounds |
 //! | `time` | TTL, drift and validity, the times of renewals, timeouts, and outages |
 //! | `wait` | the wait before another attempt, the order of waiters, and whether a waiter can win |
 //! | `claim` | a claim on a lock: its phases, the commands that it makes, and how votes change it |
-//! | `view` | locks, their waiters and masters, as programs see them |
+//! | `view` | what programs see of locks, of their waiters and of masters |
 //! | `restart` | when a master that may have lost locks may vote again |
-//! | `hash` | the hash of texts, which is the same in all programs |
+//! | `hash` | a hash of texts that is the same in all programs |
 //! | `config` | the settings of a coordinator |
 //! | `config_error` | why a setting or a name is refused |
 //! | `error` | the errors of calls |

@@ -24,23 +24,24 @@ pub enum Quarantine {
     /// quarantines a master without the key, if any coordinator of this process has used the master
     /// before. Otherwise, a master without the key counts as new. If a master cannot be asked
     /// because a right is missing, such as that to `INFO`, the master is used without protection,
-    /// and the log says so. If the question fails for another reason, such as `OOM`, the master
-    /// counts as down, and is asked again.
+    /// and the log says so. If a master cannot be asked for another reason, such as `OOM`, the
+    /// master counts as down, and is asked again.
     #[default]
     Observed,
     /// Quarantines a master as `Observed` does, and also every master without the key, even if the
     /// master is used for the first time. If other processes counted a master as new, its
-    /// quarantine starts at the time when the first of them saw it. A master that cannot be asked
-    /// is not used.
+    /// quarantine is counted from the time when the first of these processes saw the master. A
+    /// master that cannot be asked is not used.
     Strict,
 }
 
-/// Returns the length of a quarantine. No client holds a lock for longer than `max_ttl` without
-/// another vote. Keys that were left in place for a minimum time may stay for longer, but no client
-/// holds their locks.
+/// Returns the length of a quarantine. To hold a lock for longer than `max_ttl`, a client needs new
+/// votes. Keys that were left in place for a minimum time may stay for longer, but no client holds
+/// their locks.
 pub(crate) fn quarantine_length(max_ttl: Duration, drift: Drift) -> Duration {
-    /// The minimum, which keeps fencing tokens in order. A candidate may be one second above or
-    /// below a master's clock. Before and after the loss, that clock may be wrong by half a second.
+    /// The shortest quarantine. It keeps fencing tokens in order. A candidate may be one second
+    /// above or below a master's clock. That clock may itself be wrong by half a second, before the
+    /// loss as well as after it.
     const TOKENS: Duration = Duration::from_secs(3);
     max_ttl.saturating_add(drift.allowance(max_ttl)).max(TOKENS)
 }
@@ -61,7 +62,7 @@ pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) 
     [mode.to_owned()].into_iter().chain(known).collect()
 }
 
-/// A loss of data, which may have included locks, as a dial of the master found it.
+/// A loss of data that a dial of the master found. The lost data may have included locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DataLoss {
     /// The time since the master was first seen to have lost locks.

@@ -12,8 +12,9 @@ use crate::core::{
 ///
 /// After each of these errors, the attempt holds nothing. Every attempt that sent something and did
 /// not win the lock is followed by a release on all masters that may have the key. If such a master
-/// cannot be reached now, the coordinator sends the release as soon as it can, until the TTL has
-/// passed. If the owner held the lock before, its other guards are as valid as they were.
+/// cannot be reached now, the coordinator sends the release when it can reach the master again,
+/// unless the TTL has passed by then. If the owner held the lock before, its other guards are as
+/// valid as they were.
 ///
 /// To decide what to do, match on the error of the last attempt. After a
 /// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
@@ -62,8 +63,8 @@ pub enum AcquireError {
     /// Another holder has the lock, other waiters come first, or the vote was split. Try again
     /// later.
     ///
-    /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) does,
-    /// if that holder has a [client name](crate::Builder::client_name). An inspection takes another
+    /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) names a
+    /// holder that has a [client name](crate::Builder::client_name). An inspection takes another
     /// round.
     #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, *.own_guard, .votes))]
     #[non_exhaustive]
@@ -73,8 +74,8 @@ pub enum AcquireError {
         /// The reason why the attempt did not win.
         reason: Contention,
         /// Whether a guard of the same coordinator had the lock when this error was made. A task
-        /// that waits for its own guard waits in vain. The search covers only guards whose lock is
-        /// renewed, and only if there are fewer than 250 of them.
+        /// that holds such a guard while it waits for the lock waits in vain. Only guards whose
+        /// lock is renewed are found, and only if there are fewer than 250 such guards.
         own_guard: bool,
         /// The votes of the round that failed.
         votes: Votes,
@@ -96,7 +97,7 @@ pub enum AcquireError {
 
     /// Too many masters failed. This client cannot get the lock until enough of them are back.
     ///
-    /// This is also the error if some masters are down, and too many of the other masters are
+    /// The error is the same if some masters are down and too many of the other masters are
     /// quarantined. `votes` shows which masters are quarantined, and for how long
     /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
     #[error(

@@ -63,8 +63,8 @@ pub enum ExtendError {
         votes: Votes,
     },
 
-    /// A majority confirmed too late: by then, the guard's validity had ended, or the extended
-    /// validity would have ended.
+    /// A majority confirmed too late. By then, the guard's validity had ended, or even the extended
+    /// validity would have been over.
     #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
     #[non_exhaustive]
     TooSlow {
@@ -129,12 +129,12 @@ pub enum ReleaseError {
     #[error("posted the release, but did not wait for it: {0}")]
     Blocking(#[from] BlockingError),
 
-    /// Fewer than a majority of masters confirmed. The coordinator sends the release to the other
-    /// masters as soon as it can, until the TTL has passed and their keys expire. The caller need
-    /// not do anything.
+    /// Fewer than a majority of masters confirmed. The coordinator keeps trying to release the lock
+    /// on the other masters until the TTL has passed. Then their keys expire. The caller need not
+    /// do anything.
     ///
-    /// If the owner has other guards of the lock, only one level was released. Such a release is
-    /// not sent later, because the next extension or release tells the masters the depth.
+    /// If the owner has other guards of the lock, only one level was released. The coordinator does
+    /// not send such a release again: the next extension or release tells the masters the depth.
     #[error(
         "released {name:?} on only {}, \
          the others are owed the release until the TTL has passed: {votes}",

@@ -21,7 +21,7 @@ pub enum InspectError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// Too few masters answered to say who holds the lock.
+    /// Too few masters answered, so it is not known who holds the lock.
     #[error(
         "could not inspect {name:?}: only {}: {votes}",
         .votes.tally_text(" answered", Vote::is_grant)
@@ -73,8 +73,8 @@ fn too_few(votes: &Votes, need_all: bool) -> String {
 }
 
 impl ReadyError {
-    /// Returns whether a majority of masters can vote. If so,
-    /// [`all_ready`](crate::Coordinator::all_ready) has failed, but locks can be acquired.
+    /// Returns whether a majority of masters can vote. If so, locks can be acquired although
+    /// [`all_ready`](crate::Coordinator::all_ready) has failed.
     pub fn has_quorum(&self) -> bool {
         matches!(self, Self::NoQuorum { votes, .. } if votes.has_quorum())
     }

@@ -52,10 +52,10 @@ pub(crate) struct Ballot {
     pub(crate) candidate: u64,
 }
 
-/// How many further ballots an attempt has at most. Each is a round with another candidate for the
-/// fencing token. One ballot is for counters that are above our candidate. The other is for a local
-/// clock that differs from the clocks of the masters. If both fail, the masters disagree on the
-/// time, and the attempt fails.
+/// The largest number of further ballots in an attempt. Each further ballot is a round with another
+/// candidate for the fencing token. One may be needed because a counter is above our candidate, and
+/// another because our clock differs from the clocks of the masters. If both fail, the masters
+/// disagree on the time, and the attempt fails.
 pub(crate) const MORE_BALLOTS: u32 = 2;
 
 /// The action of a [`Command`] on its lock, with the data for the action.
@@ -73,11 +73,12 @@ pub(crate) enum Action {
     Heal(Holding, Ttl),
     /// Asks who holds the lock and who waits for it.
     Inspect,
-    /// Asks whether the master accepts locks now. Writes a key of the crate's own, which is gone a
-    /// millisecond later. If the key exists already, it stays as it is.
+    /// Asks whether the master accepts locks now. Writes a key that only this crate uses, with a
+    /// TTL of a millisecond. If the key exists already, it stays as it is.
     Probe,
     /// Releases a level. If this was the last level, deletes the key and the place in the queue. If
-    /// the attempt was not won, the reply also says for how long another client holds the lock.
+    /// the attempt was not won, the reply also says for how much longer another client may hold the
+    /// lock.
     Release { holding: Holding, was_won: bool },
     /// Deletes the key, and keeps the place in the queue for the waiter timeout.
     Yield(Holding, Duration),
@@ -143,8 +144,8 @@ impl Command {
         matches!(self.verb(), Verb::Acquire | Verb::Heal)
     }
 
-    /// Returns whether this command releases what `other` takes, or one level of it. A release
-    /// applies to its own attempt, and to earlier ones of the same owner.
+    /// Returns whether this command releases the lock, or the level, that `other` takes. A release
+    /// applies to its own attempt, and to earlier attempts of the same owner.
     pub(crate) fn undoes(&self, other: &Self) -> bool {
         let covers = |by: &Identity, taken: &Identity| match (by.owner(), taken.owner()) {
             (Some(by), Some(taken)) => by.owner == taken.owner && by.attempt >= taken.attempt,
@@ -185,7 +186,7 @@ pub(crate) mod fixture {
         of(&lock_id(kind, "r"), verb, holding(kind, depth, None))
     }
 
-    /// Returns a command as [`command`] does, for a fenced lock.
+    /// Returns the same command as [`command`], but for a fenced lock.
     pub(crate) fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
         let lock_id = lock_id(kind, "r");
         let ballot = Ballot {

@@ -37,8 +37,8 @@ pub struct ConnectionName {
 }
 
 impl ConnectionName {
-    /// The [longest TTL](Self::max_ttl) of a program that has switched the
-    /// [quarantine](crate::Builder::quarantine) off and sets no longest TTL.
+    /// The value of [`max_ttl`](Self::max_ttl) for a program that has switched the
+    /// [quarantine](crate::Builder::quarantine) off and has not set a longest TTL.
     pub const MAX_TTL_WITHOUT_QUARANTINE: Duration = Ttl::MOST;
     const PREFIX: &str = "quorlock:";
     const NO_CLIENT: &str = "-";
@@ -75,8 +75,8 @@ impl ConnectionName {
             max_ttl: Duration::from_millis(millis.parse().ok()?),
             client: client.map(str::to_owned),
         };
-        // A text that spells a number in another way, or has an unusable client name, is no such
-        // name.
+        // Refuses a text whose numbers are not written as `Display` writes them, or whose client
+        // name cannot be used.
         let is_client = name
             .client
             .clone()

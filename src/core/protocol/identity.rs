@@ -46,9 +46,8 @@ pub(crate) struct OwnerAttempt {
     pub(crate) ticket: Option<Ticket>,
 }
 
-/// The entry of a waiter in a queue. A ticket consists of the time when the waiter came, in
-/// microseconds as 16 digits, then `:` and the owner. This crate and the masters compare tickets as
-/// strings.
+/// The entry of a waiter in a queue: 16 digits, `:` and the owner. The digits are the time when the
+/// waiter came, in microseconds. This crate and the masters compare tickets as strings.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ticket(Arc<str>);
 

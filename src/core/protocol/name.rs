@@ -97,7 +97,7 @@ impl LockId {
         self.permits
     }
 
-    /// Returns the text of a companion, such as the key of the queue.
+    /// Returns a key or a channel that belongs to the lock, such as the key of the queue.
     pub(crate) fn companion(&self, companion: &'static Companion) -> &str {
         self.names.companions.text(companion, self.key())
     }
@@ -158,9 +158,10 @@ impl KeyTemplate {
         Ok(LockId::new(kind, name, key))
     }
 
-    /// Returns the fair lock `quorlock:check`. Checks and probes use its keys to try commands, and
-    /// may write them. The name is reserved, so no program can acquire the lock. The key follows
-    /// from the template, so a Redis user that may only use such keys needs no further right.
+    /// Returns the fair lock `quorlock:check`. Checks and probes try commands on the keys of this
+    /// lock, and may write these keys. The name is reserved, so no program can acquire the lock.
+    /// The keys are made from the template, as for any other lock. So a Redis user with the right
+    /// to such keys needs no further right.
     pub(crate) fn example(&self) -> LockId {
         let name: Arc<str> = Self::EXAMPLE.into();
         let key = self.key(&name);
@@ -182,11 +183,11 @@ fn reserved(key: &str) -> ConfigError {
     }
 }
 
-/// A key of a lock, on each master.
+/// A key that a lock uses on each master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExampleKey {
-    /// The purpose, such as `queue`, as in the name of the key: see
+    /// The purpose, such as `queue`. It is a part of the key: see
     /// [`docs::operations`](crate::docs::operations#rights). Empty for the key of the lock itself.
     pub purpose: &'static str,
     /// The type, as the command `TYPE` names it. Empty for the key of the lock itself, whose type
@@ -197,8 +198,8 @@ pub struct ExampleKey {
 }
 
 /// Returns the keys of the lock `quorlock:check` under a [template](crate::Builder::key_template),
-/// for all kinds of locks together. Nobody can acquire this lock, so a tool can use its keys to
-/// test the rights of a user. The first key is that of the lock itself.
+/// including those that only some kinds of locks have. Nobody can acquire this lock, so a tool can
+/// use its keys to test the rights of a user. The first key is that of the lock itself.
 ///
 /// ```
 /// let keys = quorlock::tools::example_keys("app:{name}")?;

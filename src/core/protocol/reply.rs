@@ -13,8 +13,8 @@ impl Command {
             && self.lock_id.kind().spec().has_slots
         {
             let slot = u16::try_from(*slot).ok().and_then(Slot::new);
-            // The other masters may be asked for this slot, and would grant it even if its number
-            // is too large.
+            // A slot above the permits makes no sense. If the other masters were asked for such a
+            // slot, they would grant it.
             let slot = slot.filter(|slot| slot.number() <= self.lock_id.permits());
             let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
             return SlotVote { vote, slot };
@@ -26,8 +26,8 @@ impl Command {
     /// WRONGTYPE means that a lock of another kind is held under the name.
     fn vote_without_slot(&self, reply: &Reply<'_>) -> Vote {
         let refusal = match (self.verb(), reply) {
-            // The key may exist, of any type. The master can vote nevertheless: a server checks
-            // whether it takes writes before it looks for the key.
+            // If the key exists already, even with another type, the master can vote nevertheless:
+            // a server that refuses writes does so before it looks for the key.
             (Verb::Probe, Reply::Int(_) | Reply::Nil) => return Vote::Grant,
             (Verb::Probe, Reply::Error(text)) if is_wrong_type(text) => return Vote::Grant,
             (_, Reply::Error(text)) if is_wrong_type(text) => {
@@ -54,7 +54,7 @@ impl Command {
 }
 
 /// Returns whether an error is WRONGTYPE. Redis 6 wraps the errors of a script, so this word may
-/// come later in the text. `DELEX` has a text of its own.
+/// come later in the text. `DELEX` returns another text.
 fn is_wrong_type(error: &str) -> bool {
     error.starts_with("WRONGTYPE")
         || error.starts_with("ERR Key should be of string type ")
@@ -88,8 +88,8 @@ fn refusal(text: &str) -> Option<Refusal> {
     })
 }
 
-/// Reads the ID of an owner, or the lines with the IDs of several. Only the start of a long text is
-/// kept, because errors show it for each master. The IDs of this crate are shorter.
+/// Reads the ID of an owner, or lines with the IDs of several owners. Keeps only the start of a
+/// long text, because errors show the text for each master. No ID of this crate is too long.
 pub(in crate::core) fn owner(text: &str) -> String {
     text.chars().take(256).collect()
 }

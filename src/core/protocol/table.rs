@@ -1,4 +1,5 @@
-//! The table of what a client sends for each kind and verb, and how a master can refuse it.
+//! The words that a client sends for each kind and verb, and the refusals with which a master can
+//! answer.
 
 use super::{
     command::{Action, Command},
@@ -30,7 +31,8 @@ const REENTRANT: Word = Text("quorlock:reentrant");
 const FAIR: Word = Text("quorlock:fair");
 
 impl Command {
-    /// Returns the words of this command for a server. The headers of the scripts describe them.
+    /// Returns the words of this command for a server. The headers of the scripts describe the
+    /// words.
     // Each row is one line, so that the kinds are side by side.
     #[rustfmt::skip]
     pub(crate) fn words(&self) -> Words<'_> {
@@ -59,8 +61,8 @@ impl Command {
             (Reentrant, Release | Yield) =>
                 run(one(&reentrant::RELEASE), &[By, Depth, REENTRANT, Channel, Ballot]),
             (Fair, Acquire) => run(&fair::ACQUIRE, &[By, Depth, Ttl, Ticket, Queue, Ballot]),
-            // While a fair lock is held, its queue does not matter: it is treated as a reentrant
-            // lock.
+            // While a fair lock is held, its queue does not matter. So the lock is treated as a
+            // reentrant one.
             (Fair, Heal) => run_on(&[], &reentrant::ACQUIRE, &[By, Depth, Ttl, FAIR, Ballot]),
             (Fair, Extend) => run_on(&[], &reentrant::EXTEND, &[By, Depth, Ttl, FAIR]),
             (Fair, Release) if is_level =>
@@ -71,7 +73,8 @@ impl Command {
             (ReadWrite, Acquire | Heal) =>
                 run(&read_write::ACQUIRE, &[By, Depth, Ttl, Access, Ticket, Queue, Ballot]),
             (ReadWrite, Extend) => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
-            // The level that is gone may have been the last exclusive one.
+            // Sets the access, too, because the released level may have been the last exclusive
+            // one.
             (ReadWrite, Release) if is_level => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
             (ReadWrite, Release) => run(one(&read_write::RELEASE), &[By, Access, Ticket, Ballot]),
             (ReadWrite, Yield) => run(&read_write::YIELD, &[By, Access, Ticket, Timeout]),
@@ -187,8 +190,8 @@ mod tests {
         format!("{script:?} {keys:?} {arguments:?}")
     }
 
-    /// A file for each kind lists the words for a server. When these files change, earlier versions
-    /// of this crate and the masters must still understand the words.
+    /// A file for each kind lists the words that a client sends. If these files change, masters and
+    /// earlier versions of this crate must still understand the words.
     #[test]
     fn the_words_of_all_commands_are_those_of_the_lists() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
@@ -206,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Returns a line with the words of each command of a kind.
+    /// Returns a line for each command of a kind, with the words of the command.
     fn listed(kind: Kind) -> String {
         const CASES: [(u32, bool, bool); 6] = [
             (0, false, false),

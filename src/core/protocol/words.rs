@@ -16,13 +16,14 @@ use crate::core::{
     vote::{Slot, Verb},
 };
 
-/// What stands in one place of a command.
+/// A part of a command: no word, one word or several words.
 #[derive(Clone, Copy)]
 pub(in crate::core) enum Word {
     /// For a lock with readers and writers: whether the caller reads or writes.
     Access,
-    /// For a fenced lock: the candidate and, if the command takes the lock, the [`CLOCK_WINDOW`] or
-    /// 0. The last key of the script is then the key of the counter. For any other lock: nothing.
+    /// For a fenced lock: the candidate, and then the [`CLOCK_WINDOW`] if the command takes the
+    /// lock, or 0 if it puts the lock back. The last key of the script is the key of the counter.
+    /// For any other lock: nothing.
     Ballot,
     /// The token, or the owner and the number of its attempt.
     By,
@@ -35,9 +36,10 @@ pub(in crate::core) enum Word {
     Key,
     /// The number of permits of a semaphore.
     Permits,
-    /// The waiter timeout, and the [`CLOCK_WINDOW`] or 0. An attempt that does not wait has 0 for
-    /// both, or leaves both out if nothing follows them. The waiter timeout -1 puts back what a
-    /// master lost, even if waiters come first.
+    /// The waiter timeout, and then the [`CLOCK_WINDOW`], or 0 if masters do not check the ticket.
+    /// For an attempt that does not wait, both are 0, or are left out if nothing follows. For a
+    /// command that puts the lock back, the waiter timeout is -1: such a command ignores all
+    /// waiters.
     Queue,
     /// The slot that another master has granted to the caller, or 0 for any slot.
     Slot,
@@ -74,7 +76,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Returns the keys of a script, and their number.
+    /// Returns the number of keys of a script, and the keys.
     pub(crate) fn script_keys(&self) -> (usize, impl Iterator<Item = &str>) {
         let lock_id = &self.command.lock_id;
         let companions = self.companions.iter();
@@ -130,8 +132,7 @@ impl<'a> Words<'a> {
             }
             (Word::Timeout, Action::Yield(_, timeout), _) => number(whole_millis(*timeout)),
             (word, _, Some(holding)) => self.of_holding(word, holding, each),
-            // Each row of the table asks only for what its command has, so this case does not
-            // occur.
+            // No row of the table has a word that its command lacks. So this case does not occur.
             _ => {}
         }
     }

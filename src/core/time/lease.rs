@@ -7,7 +7,7 @@ use std::{
 
 use crate::core::config_error::ConfigError;
 
-/// The largest difference between the rates of clocks that is allowed while a lock is held.
+/// The largest allowed difference between the rates of clocks while a lock is held.
 ///
 /// The allowance for a TTL is `ttl * ppm / 1,000,000 + 2 ms`. It covers the rate error of both
 /// clocks and the millisecond granularity of Redis' expiry, as in the [Redlock
@@ -187,7 +187,7 @@ impl LeaseTime {
 
 #[cfg(test)]
 impl LeaseTime {
-    /// Returns some time, as the origin of a table in tests.
+    /// Returns an arbitrary time. The times in the tables of tests are relative to it.
     #[expect(clippy::disallowed_methods, reason = "an origin for tables")]
     pub(crate) fn some() -> Self {
         Self(Instant::now())

@@ -28,7 +28,8 @@ impl NodeTimeout {
     /// the master. Without this limit, commands would pile up in the connection, and the master
     /// would execute all of them when it recovers.
     pub(crate) const SILENT_TIMEOUTS: u32 = 3;
-    /// The factor by which a connection gets more time if bytes come in, but no whole reply.
+    /// If bytes come in, but no whole reply, a connection gets this many times the limit of a
+    /// silent one.
     const PROGRESS_FACTOR: u32 = 10;
 
     /// Returns the shortest timeout that any master gets.
@@ -69,9 +70,9 @@ pub(crate) struct Limits {
 }
 
 /// What the log says about an outage: its first failure, and the success that ends it. For some
-/// time after a failure that was logged, the log says nothing of new outages, so that these do not
-/// fill the log. Another rule decides what the log says about the connection to a master: see
-/// `Outage` in the supervisor.
+/// time after a failure that was logged, new outages are not logged, because they could fill the
+/// log. Another rule decides what the log says about the connection to a master: see `Outage` in
+/// the supervisor.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OutageLog {
     /// `true` during an outage whose beginning is in the log.

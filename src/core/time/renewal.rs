@@ -26,7 +26,7 @@ pub enum Renewal {
 pub(crate) struct RenewalPlan {
     /// The time that is left of a lease when its renewal is due.
     ahead: Duration,
-    /// The time by which the next renewal is due before that: see [`spread`](Self::spread).
+    /// How much earlier than usual the next renewal is due: see [`spread`](Self::spread).
     early: Duration,
     /// The shortest and the longest time after which a renewal that failed is tried again.
     retry: (Duration, Duration),
@@ -40,8 +40,8 @@ impl RenewalPlan {
     ///
     /// A renewal is due when two thirds of a lease are left. This leaves time for masters that are
     /// slow, restarting or gone. A renewal that failed is tried again after a random time, on
-    /// average a twentieth of a lease, and never within a node timeout. Some masters stand still at
-    /// regular intervals, such as those with a CPU quota. If the retries also came at regular
+    /// average a twentieth of a lease, and never within a node timeout. Some masters, such as those
+    /// with a CPU quota, stand still at regular intervals. If the retries also came at regular
     /// intervals, each of them could meet masters that stand still.
     pub(crate) fn new(
         start: LeaseTime,
@@ -77,9 +77,9 @@ impl RenewalPlan {
         }
     }
 
-    /// Returns the plan for the time after a renewal. Each renewal comes early by half as much as
-    /// the one before. So the first renewals of different locks move apart, by up to a period in
-    /// total. Later renewals are as frequent as without the spread.
+    /// Returns the plan for the time after a renewal. The time by which a renewal comes early is
+    /// halved with each renewal. So the first renewals of different locks move apart, by up to a
+    /// period in total. Later renewals are as frequent as without the spread.
     pub(crate) fn after_renewal(self) -> Self {
         Self {
             early: self.early / 2,
@@ -95,15 +95,15 @@ impl RenewalPlan {
         }
     }
 
-    /// Returns when to renew `lease`, which may have any length. `None` if the plan ends before
-    /// that, so that `lease` is the last one.
+    /// Returns when to renew `lease`, which may have any length. Returns `None` if the plan ends
+    /// before that. Then `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<LeaseTime> {
         let due = lease.until().checked_sub(self.ahead + self.early)?;
         (!self.is_over(due)).then_some(due)
     }
 
-    /// Returns whether this plan has ended at `now`. Then a renewal is not made, even if it was due
-    /// before.
+    /// Returns whether this plan has ended at `now`. If so, no renewal is made, not even one that
+    /// was due before.
     pub(crate) fn is_over(self, now: LeaseTime) -> bool {
         self.end.is_some_and(|end| end <= now)
     }
@@ -121,7 +121,7 @@ impl RenewalPlan {
     }
 }
 
-/// Returns a part of `most`. It is uniform if `random` is uniform over all of `u64`.
+/// Returns a part of `most`. The part is uniform if `random` is uniform over all of `u64`.
 fn part(most: Duration, random: u64) -> Duration {
     let nanos = (most.as_nanos() * u128::from(random)) >> 64;
     Duration::from_nanos(nanos as u64).min(most)

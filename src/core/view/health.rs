@@ -35,11 +35,11 @@ pub struct MasterHealth {
     pub quarantine: Option<Duration>,
     /// Why the master may have forgotten locks, in words for people.
     pub quarantine_reason: Option<&'static str>,
-    /// The error with which the master answers, such as `OOM` or `MISCONF`. A replica has the state
-    /// `Down` instead of an error. So has a server that cannot write the key of the
-    /// [quarantine](crate::Quarantine), for example because it never had memory for the key. `None`
-    /// after the master has granted a lock, or after [`Coordinator::ready`] found that the master
-    /// accepts locks.
+    /// The error with which the master answers, such as `OOM` or `MISCONF`. Two kinds of servers
+    /// have the state `Down` instead of an error: replicas, and servers that cannot write the key
+    /// of the [quarantine](crate::Quarantine), for example because they never had memory for the
+    /// key. `None` after the master has granted a lock, or after [`Coordinator::ready`] found that
+    /// the master accepts locks.
     ///
     /// An error about a key that the program may not use is not shown here, because it says nothing
     /// about other keys. An error about a command that the program may not use is shown, even if
@@ -49,8 +49,8 @@ pub struct MasterHealth {
     pub error: Option<Arc<str>>,
     /// The time since bytes last came from the master. `None` before the first connection.
     pub last_heard: Option<Duration>,
-    /// Why the last dial failed, if dials fail until someone changes a setting. `None` after any
-    /// other failure, and while the master is not [down](MasterState::Down).
+    /// Why the last dial failed, if all dials will fail until someone changes a setting. `None`
+    /// after any other failure, and while the master is not [down](MasterState::Down).
     pub refusal: Option<DialRefusal>,
 }
 
@@ -108,8 +108,8 @@ pub enum MasterState {
     Down(Arc<str>),
 }
 
-/// The reason why dials fail until someone changes a setting of the master or of this program. A
-/// server that cannot be a master, such as a replica, has no such reason.
+/// The reason why dials fail until someone changes a setting of the master or of this program.
+/// There is no such reason for a server that cannot be a master, such as a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DialRefusal {

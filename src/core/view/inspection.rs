@@ -19,9 +19,9 @@ pub struct Inspection {
     /// holders, and so may a semaphore.
     ///
     /// If there is no such holder, one entry stands for all holders that the masters know. The list
-    /// is empty if a majority of masters found the lock free or did not answer. As long as one
-    /// master knows a holder, the lock does not count as free on a master that may have forgotten
-    /// locks and has no vote.
+    /// is empty if a majority of masters either found the lock free or did not answer. While any
+    /// master knows a holder, a quarantined master that found the lock free does not count for this
+    /// majority.
     pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
     /// the queue. The list contains every waiter that at least one master knows, but at most 1,000
@@ -39,14 +39,14 @@ pub struct Inspection {
 
 impl Inspection {
     /// Returns whether the lock has a holder. If so, and if the lock cannot be shared, no other
-    /// client can acquire it now, because too few masters are free.
+    /// client can acquire it now, because it is free on too few masters.
     pub fn is_held(&self) -> bool {
         !self.holders.is_empty()
     }
 
     /// Returns whether the lock is held, but no holder has a majority of masters. This happens for
-    /// a moment while several clients contend for the lock, and while masters that may have
-    /// forgotten its holder have no vote.
+    /// a moment while several clients contend for the lock. It also happens while masters that may
+    /// have forgotten the holder have no vote.
     pub fn is_contested(&self) -> bool {
         self.is_held() && by_each(&self.seen, &self.votes.roster.quorum).is_empty()
     }
@@ -109,7 +109,7 @@ impl fmt::Display for Inspection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The kind of lock that is held. `None` if the masters hold locks of different kinds, or a key
+    /// The kind of lock that is held. `None` if the masters report different kinds, or report a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
     /// [`Shared`](Access::Shared) for a reader of a read-write lock and for a holder of a
@@ -117,8 +117,9 @@ pub struct Holder {
     pub access: Access,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
     /// if the masters know several owners, and none of them has a majority of masters. That happens
-    /// for a moment while several clients contend for the lock. It is always so while Redisson's
-    /// `RedissonRedLock` holds the lock, because that has a different ID on every master.
+    /// for a moment while several clients contend for the lock. While Redisson's `RedissonRedLock`
+    /// holds the lock, it is always so, because a `RedissonRedLock` has a different ID on every
+    /// master.
     pub owner: Option<String>,
     /// The [client name](crate::Builder::client_name) of the coordinator that holds the lock.
     /// `None` if the coordinator has no name, if another library holds the lock, or if the masters
@@ -311,12 +312,12 @@ fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
 }
 
 /// Returns one entry for all holders of a lock, if no single holder has a majority of a set.
-/// Returns `None` if a majority of every set counts as free, because another client may then
+/// Returns `None` if the lock counts as free on a majority of every set. Another client may then
 /// acquire the lock.
 fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) -> Option<Holder> {
     let first = held(seen).next()?;
     let longest = held(seen).map(SeenHolder::left).max();
-    // `None` comes first: the master is free, or did not answer.
+    // `None` is less than any time: the lock is free on the master, or the master did not answer.
     let left = |master: usize| {
         let left = seen.get(master)?.as_ref()?.left();
         left.or_else(|| longest.filter(|_| quarantined.contains(master)))
@@ -423,7 +424,7 @@ mod tests {
                 vec![],
                 "held as a mutex by \"web-3/812\" for 9.9s more",
             ),
-            // The ID contains the name already.
+            // The ID contains the client name, so the name is not shown again.
             (
                 vec![Holder {
                     client: Some("web-3/812".to_owned()),
@@ -585,7 +586,7 @@ mod tests {
             ),
             (&["reentrant 5 1 a:1 a:1", "x", free], None),
             (&[free, free], None),
-            // RedissonRedLock holds a lock in this way. A split vote looks the same.
+            // A RedissonRedLock has another ID on every master. A split vote looks the same.
             (
                 &[
                     "reentrant 5 2 a:1 a:1",
