@@ -28,10 +28,10 @@ pub(super) enum Attempted {
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If that takes too long for the `deadline`, sends nothing. If there is an `agreed`
-/// master, asks it before the other masters. If there is a `watch`, the caller will try again. Then
-/// an attempt that asked all masters and failed calls `watch` before its release. If `watch`
-/// returns `true`, masters report the next change of the lock. After an error, no further attempt
-/// can win, so the call ends.
+/// master, asks it before the other masters. A caller that will try again passes a `watch`. If the
+/// attempt asks all masters and does not win the lock, it calls `watch` before its release. If
+/// `watch` returns `true`, masters report the next change of the lock. After an error, no further
+/// attempt can win, so the call ends.
 pub(super) async fn attempt(
     request: &LockRequest,
     deadline: &Deadline,
@@ -45,8 +45,8 @@ pub(super) async fn attempt(
         return Ok(decide(request, level, agreed, watch).await);
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
-    // Tries to reenter before the wait for the permit, too. The permit may belong to a future that
-    // is not polled now, because its task is reentering.
+    // Also tries to reenter before the wait for the permit. A task that is reentering does not poll
+    // its other future, which may have the permit.
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
     }
@@ -79,9 +79,9 @@ pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Le
     Level::new(claim, request.access, None)
 }
 
-/// Returns the longest time that an attempt takes: a question to one master, an acquisition,
-/// further ballots for a fencing token, and a release, whose answers say why the lock was refused.
-/// The first of these rounds may also wait until the masters are dialled.
+/// Returns the longest time that an attempt takes. An attempt may ask one master, then asks all
+/// masters, and may hold further ballots for a fencing token. Finally, it waits for the answers to
+/// its release. Its first round may also wait until the masters are dialled.
 pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
@@ -93,8 +93,8 @@ pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     }
 }
 
-/// Waits for the outcome of the attempt. Takes the attempt back if it was not won. If an `agreed`
-/// master refuses a lock without slots, asks no other master.
+/// Waits for the outcome of the attempt. Takes the attempt back if it was not won. If the lock has
+/// no slots, and an `agreed` master refuses the lock, asks no other master.
 async fn decide(
     request: &LockRequest,
     level: Level,
@@ -134,8 +134,8 @@ pub(super) async fn take_back(
     let release = level.end(is_watched);
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {
-        // One refusal and one failure may decide the round. Only the other votes tell whether the
-        // reason is another holder, or a lack of masters.
+        // One refusal and one failure may be enough to lose the round. Only the other votes tell
+        // whether the reason is another holder or a lack of masters.
         let is_clear = |round: &Round| {
             let missing = round.unanswered() - context.masters.undialled();
             round.is_disputed() || round.lacks_masters() || missing.is_empty()
@@ -149,7 +149,7 @@ pub(super) async fn take_back(
         context.in_time(release.settled()).await; // so that an error shows every vote
     }
     let mut denied = if release.read(Round::is_other_kind) {
-        // The answer to a `SET` says only that the key exists, and not which kind of lock has it.
+        // The answer to a `SET` says that the key exists, but not which kind of lock it belongs to.
         Denied::new(Obstacle::OtherKind, Some(release.clone()))
     } else {
         Denied::by(acquisition, outcome, release.read(Round::free_in))
@@ -190,8 +190,8 @@ pub(super) async fn reenter(
 }
 
 /// Returns whether a majority of every set of masters answers an inspection in time. An answer is
-/// in time if a lock that was requested at the same moment would still be valid. An error counts as
-/// an answer. The next attempt shows whether the error matters.
+/// in time if a lock that was requested together with the inspection would still be valid when the
+/// answer comes. An error counts as an answer. The next attempt shows whether the error matters.
 pub(super) async fn majority_answers(request: &LockRequest) -> bool {
     let (context, masters) = (&request.context, &request.context.masters);
     let mut answers = masters.has_quorum();

@@ -74,17 +74,17 @@ impl Deadline {
         self.end.is_some_and(|end| end <= clock::now())
     }
 
-    /// Returns until when to wait for the permit to make an attempt. An attempt takes at most the
-    /// time `attempt`. The last attempt begins at the end of the wait, when another task's attempt
-    /// may be under way. So for the last attempt, returns the end plus `attempt`. For an earlier
-    /// attempt, returns the end at the latest.
+    /// Returns the time until which a caller waits for the permit to make an attempt. An attempt
+    /// takes at most the time `attempt`. The last attempt begins at the end of the wait, and
+    /// another task may have the permit then. So for the last attempt, the result is the end plus
+    /// `attempt`. For an earlier attempt, the result is never after the end.
     pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTime {
         let end = self.queued_permit_by(attempt).filter(|_| is_last);
         end.unwrap_or_else(|| self.cap(clock::now() + attempt))
     }
 
-    /// Returns until when a waiter in the queues waits for the permit to make a round. Returns
-    /// `None` if the wait has no limit.
+    /// Returns the time until which a waiter in the queues waits for the permit to make a round.
+    /// Returns `None` if the wait has no limit.
     pub(super) fn queued_permit_by(&self, attempt: Duration) -> Option<LeaseTime> {
         let end = self.end?;
         Some(end.checked_add(attempt).unwrap_or(end))

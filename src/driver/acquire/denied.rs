@@ -18,7 +18,7 @@ pub(crate) struct Denied {
     pub(super) obstacle: Obstacle,
     /// The round that was not won. `None` if nothing was sent.
     pub(super) round: Option<Arc<LiveRound>>,
-    /// The round that makes masters tell the waiter of the next change.
+    /// The round after which masters tell the waiter about the next change of the lock.
     pub(super) watching: Option<Arc<LiveRound>>,
 }
 

@@ -91,16 +91,15 @@ async fn acquire_owned(
         context.check_open()?;
         let is_last = deadline.is_over();
         // The future `acquired` may have the permit, but reentering needs no permit. That future
-        // keeps its position in the queues until this task has reentered. The position holds no one
-        // up meanwhile, because the owner holds the lock.
+        // keeps its position in the queues until this task has reentered. Meanwhile, the position
+        // delays no other waiter, because the owner holds the lock.
         match reenter(request, &owned).await? {
             Some(Attempted::Denied(denied)) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(request, &denied, is_last)?;
-                // The lock may become free before the next try. So `acquired` is polled during the
-                // pause. Otherwise, its permit, its turn or its position could hold up other
-                // waiters.
+                // The lock may become free during the pause. If `acquired` were not polled then,
+                // other waiters would have to wait for it.
                 let pause = pin!(context.timers.sleep_until(end));
                 if let Either::Right((acquired, _)) = select(pause, acquired.as_mut()).await {
                     return acquired;
@@ -132,8 +131,8 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Logs and records the result of the call. If the lock was acquired, begins its hold and its
-    /// renewal.
+    /// Logs and records the result of the call. If the lock was acquired, begins to record the hold
+    /// and to renew the lock.
     fn end_and_hold(mut self, result: Result<&Level, &AcquireError>) {
         let (observer, name) = (&self.request.context.observer, self.request.lock_id.name());
         match result {

@@ -91,8 +91,8 @@ enum Next {
     Return(Level),
     /// Begins again, with a ticket that has this time.
     CorrectTicket(Duration),
-    /// Waits outside of the queues, and begins again. The duration is the rest of a quarantine,
-    /// before whose end no client can win.
+    /// Waits outside of the queues, and begins again. The duration is the rest of a quarantine.
+    /// Until the quarantine ends, no client can win.
     StepAside(Option<Duration>),
 }
 
@@ -141,8 +141,8 @@ impl<'a> QueuedWait<'a> {
         }
     }
 
-    /// Begins the first round. The lock may be free, so the round joins the queues only if a waiter
-    /// of this process had to wait in them lately.
+    /// Begins the first round. If no waiter of this process had to wait in the queues lately, the
+    /// lock may be free, and the round does not join them.
     async fn begin(&self) -> Result<QueuePosition<'a>, AcquireError> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
@@ -220,9 +220,9 @@ impl<'a> QueuedWait<'a> {
         }
         position.level.claim.ask_again(NextRound {
             asked: position.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
-            // The round is a new attempt. If the command that gives back the grants of the last
-            // attempt arrives late, it leaves the grants of the new attempt alone. On masters that
-            // still have a grant of the last attempt, the new attempt replaces the last one.
+            // The round is a new attempt. The command that gives back the grants of the last
+            // attempt may arrive late, but does not remove grants of the new attempt. On masters
+            // that still have a grant of the last attempt, the new attempt replaces that grant.
             identity: Some(self.identity()),
             queue: position.waiter.as_ref().map(|_| self.policy.options),
             candidate: None,
@@ -259,7 +259,7 @@ impl<'a> QueuedWait<'a> {
         }
         if self.policy.options.is_fresh {
             // At most a minority of masters has seen the old ticket. The other masters would now
-            // refuse its time, because their clocks have moved on.
+            // refuse the time in that ticket, because their clocks have moved on.
             self.draw_ticket();
         }
         Ok(())
@@ -292,7 +292,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the permit of the owner to make a round.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
-        /// The time between two checks whether the owner still has the lock.
+        /// The pause before this task checks again whether the owner has the lock.
         const LOOK: Duration = Duration::from_millis(10);
         let timeout = attempt_timeout(self.request);
         let end = self.deadline.queued_permit_by(timeout);
@@ -338,10 +338,10 @@ impl<'a> QueuedWait<'a> {
         Ok(())
     }
 
-    /// Gives back the grants of a round that was not won. The masters that have voted get their
-    /// grants back at once. The other masters get theirs back after a wait. The wait ends when all
-    /// votes are in, when masters call the waiter, or after a node timeout. A waiter that is not in
-    /// the queues yet does not wait.
+    /// Gives back the grants of a round that was not won. Masters that have voted get the command
+    /// at once, and the other masters get it after a wait. The wait ends when all votes are in,
+    /// when masters call the waiter, or after a node timeout. A waiter that is not in the queues
+    /// yet does not wait.
     ///
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that

@@ -1,4 +1,4 @@
-//! Acquires several mutexes. Locks that no one else is known to want are asked for at once. The
+//! Acquires several mutexes. Locks that no one else is known to want are requested together. The
 //! other locks are taken in order, so that calls with overlapping sets of locks never wait in a
 //! circle.
 
@@ -27,7 +27,7 @@ use crate::{
     },
 };
 
-/// Makes one attempt at all locks at once.
+/// Makes one attempt at each lock, all at the same time.
 pub(crate) async fn try_acquire_all(requests: &[LockRequest]) -> Result<Vec<Level>, AcquireError> {
     let mut prefix = Prefix::new(requests);
     let span = prefix.span();
@@ -56,10 +56,12 @@ struct Prefix<'a> {
     calls: Vec<Call<'a>>,
     requests: &'a [LockRequest],
     levels: Vec<Level>,
-    /// The time of the next extension of the locks that are held. The renewer does not extend them,
-    /// because the caller may stop polling the future that waits for the missing locks.
+    /// The time of the next extension of the locks that are held. The renewer does not extend these
+    /// locks: if the caller no longer polls the future that waits for the missing locks, the held
+    /// ones must end.
     extend_at: LeaseTime,
-    /// The index of the lock that the call waits for, if the call has given back locks before it.
+    /// The index of the lock that the call waits for. `None` if the call has kept all locks before
+    /// that one.
     aside: Option<usize>,
 }
 
@@ -82,8 +84,8 @@ impl<'a> Prefix<'a> {
         first.map_or(Span::none(), |call| call.span.clone())
     }
 
-    /// Ends the calls, and returns their locks. If they failed, records only the call for the lock
-    /// that was not acquired.
+    /// Ends the call for each lock, and returns all locks. After an error, records only the call
+    /// for the lock that was not acquired.
     fn end(self, acquired: Result<(), AcquireError>) -> Result<Vec<Level>, AcquireError> {
         let missing = self.aside.unwrap_or(self.levels.len());
         for (at, mut call) in self.calls.into_iter().enumerate() {
@@ -196,7 +198,7 @@ impl<'a> Prefix<'a> {
             }
             self.plan_extension();
             for level in &self.levels {
-                // If the lock is lost, the loop notices that next time.
+                // If the lock is lost, the next pass of the loop gives it back.
                 let _ = level.claim.extend(request.ttl.duration());
             }
         }
@@ -208,8 +210,8 @@ impl<'a> Prefix<'a> {
     }
 
     /// If the masters of lock `next` have not answered for a long time, gives back the first held
-    /// lock of another coordinator, and all locks after it. An outage concerns the locks of one
-    /// coordinator only.
+    /// lock of another coordinator, and all locks after that one. The masters of the other
+    /// coordinator may still work, so other clients can use its locks.
     fn give_back_if_aside(&mut self, next: usize) {
         let context = &self.requests[next].context;
         if !context.is_aside() {

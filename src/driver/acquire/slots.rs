@@ -41,8 +41,8 @@ pub(super) async fn attempt_for_slot(
             };
             slot.note_denied(round);
             if denied.obstacle == Obstacle::Split {
-                // The agreed master chooses even if it chose in the first attempt: the slot may
-                // have become free there sooner than on the other masters.
+                // The agreed master chooses even if it chose in the first attempt: by now, the slot
+                // that it chose may be free on the other masters, too.
                 slot.choose(Some(round));
                 return attempt(request, deadline, slot.agreed, None).await;
             }
@@ -88,7 +88,7 @@ impl<'a> SlotChoice<'a> {
         }
     }
 
-    /// Lets the agreed master choose, taken from the masters that can vote. While the list of
+    /// Lets the agreed master choose. Only masters that can vote are considered. While the list of
     /// masters is being changed, takes the agreed master of the old list or of the new one, at
     /// random: other programs may hold permits on the masters of one list only.
     pub(super) fn choose(&mut self, last: Option<&LiveRound>) {
@@ -105,10 +105,10 @@ impl<'a> SlotChoice<'a> {
     }
 
     /// If the agreed master chooses, waits for its answer. If it grants a slot, asks the other
-    /// masters for that slot in the same round. If it puts other clients first, asks the other
-    /// masters only in the last round. In an earlier round, gives back the kept grants, and returns
-    /// how long the caller must wait for a call. The agreed master may be wrong, so all masters
-    /// choose in the next round.
+    /// masters for that slot in the same round. If it puts other clients first, the last round asks
+    /// the other masters nevertheless. An earlier round gives back the kept grants, and returns the
+    /// longest time for which the caller waits for a call. In the next round, all masters choose,
+    /// because the agreed master may be wrong.
     pub(super) async fn await_choice(
         &mut self,
         claim: &Arc<Claim>,
