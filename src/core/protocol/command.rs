@@ -62,7 +62,7 @@ pub(crate) const MORE_BALLOTS: u32 = 2;
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     /// Takes a lock that is free. If the lock has a queue, other waiters may come first. An attempt
-    /// that waits in the queues has options for them.
+    /// that waits in the queues has [`QueueOptions`].
     Acquire(Holding, Ttl, Option<QueueOptions>),
     /// Removes the given holders of a lock of any kind. Each holder is a line with a kind and a
     /// digest, as `lua/shared/inspect.lua` reports them.

@@ -41,8 +41,7 @@ impl fmt::Debug for LockId {
     }
 }
 
-/// Compares kind and key. All other fields follow from these two, except for the permits, which are
-/// not compared.
+/// Compares kind and key. The permits are not compared. All other fields follow from kind and key.
 impl PartialEq for LockId {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.names, &other.names)

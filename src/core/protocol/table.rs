@@ -25,8 +25,8 @@ use crate::core::{
 const SET: Word = Text("SET");
 const NX: Word = Text("NX");
 const PX: Word = Text("PX");
-/// The fields that name the kind in the hash of a lock. The value of the field is the number of the
-/// attempt that holds the lock.
+/// In the hash of a lock, one of these fields names the kind. The value of that field is the number
+/// of the attempt that holds the lock.
 const REENTRANT: Word = Text("quorlock:reentrant");
 const FAIR: Word = Text("quorlock:fair");
 

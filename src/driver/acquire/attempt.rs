@@ -27,11 +27,11 @@ pub(super) enum Attempted {
 }
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
-/// lock are over. If that takes too long for the `deadline`, sends nothing. If there is an `agreed`
-/// master, asks it before the other masters. A caller that will try again passes a `watch`. If the
-/// attempt asks all masters and does not win the lock, it calls `watch` before its release. If
-/// `watch` returns `true`, masters report the next change of the lock. After an error, no further
-/// attempt can win, so the call ends.
+/// lock are over. If that takes longer than the `deadline` allows, sends nothing. If there is an
+/// `agreed` master, asks it before the other masters. A caller that will try again passes a
+/// `watch`. If the attempt asks all masters and does not win the lock, it calls `watch` before its
+/// release. If `watch` returns `true`, masters report the next change of the lock. After an error,
+/// no further attempt can win, so the call ends.
 pub(super) async fn attempt(
     request: &LockRequest,
     deadline: &Deadline,

@@ -66,7 +66,7 @@ struct Prefix<'a> {
 }
 
 impl<'a> Prefix<'a> {
-    /// The number of extensions in a TTL. There are enough of them that one may fail.
+    /// The number of extensions in a TTL. One of them may fail without the loss of a lock.
     const EXTENSIONS: u32 = 6;
 
     fn new(requests: &'a [LockRequest]) -> Self {

@@ -149,7 +149,7 @@ impl<'a> SlotChoice<'a> {
 
     /// Returns whether the other masters refused the slot that the agreed master has granted in
     /// `round`. The agreed master may not know the holder of that slot. Another slot may be free,
-    /// but no master calls the waiter for it.
+    /// but no master calls the waiter for another slot.
     pub(super) fn is_taken(&self, round: &Round) -> bool {
         let granting = round.masters(Vote::is_grant);
         self.last.is_some_and(|agreed| granting.contains(agreed))
