@@ -122,7 +122,7 @@ impl Context {
     }
 
     /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the
-    /// limit ended the wait, or if the tasks that deliver have ended.
+    /// limit ended the wait, or if the tasks that deliver the releases have ended.
     pub(crate) async fn delivered_within(&self, limit: Duration) -> bool {
         // A limit that is too long for the clock counts as no limit.
         let end = clock::now().checked_add(limit);
@@ -137,14 +137,14 @@ impl Context {
         is_in_time && !self.timers.have_ended()
     }
 
-    /// Opens a round with the verb `verb` and without a limit, at `now`.
+    /// Opens a round with the verb `verb`. The round begins at `now`, and has no time limit.
     pub(crate) fn open_round(&self, verb: Verb, now: LeaseTime) -> Arc<LiveRound> {
         let round = Round::open(verb, self.masters.quorum(), now, None);
         LiveRound::open(round, &self.observer)
     }
 
     /// Waits for an `event` of a round, for at most a node timeout. Masters that are down have
-    /// voted already. Masters that were never connected may vote later.
+    /// voted already. Masters that were never connected may vote after this timeout.
     pub(crate) async fn in_time(&self, event: impl Future) {
         let end = clock::now() + self.node_timeout();
         select(pin!(event), pin!(self.timers.sleep_until(end))).await;
@@ -169,9 +169,10 @@ impl Context {
         clock::now() + retry.delay(failures, clock::random_u64())
     }
 
-    /// Notes that too few masters answered for an attempt at the lock `name`. Also logs an outage
-    /// that was not logged at its start, because it began soon after the last one. Attempts cannot
-    /// log it: waiters make none while the outage lasts.
+    /// Notes that a waiter for the lock `name` makes no attempt, because too few masters answered.
+    /// Also logs the outage, unless it is in the log: an outage that begins soon after another is
+    /// not logged at its start. Attempts cannot log it later, because waiters make no attempts
+    /// while the outage lasts.
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {
@@ -183,8 +184,8 @@ impl Context {
         observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
-    /// Returns whether the waiters step aside now, because they have reached too few masters for a
-    /// long time.
+    /// Returns whether the waiters step aside now. They do so when they have reached too few
+    /// masters for a long time.
     pub(crate) fn is_aside(&self) -> bool {
         let reach = *self.reach.lock();
         reach.is_aside(clock::now(), self.waiter_timeout())
@@ -236,7 +237,7 @@ impl Owners {
     }
 
     /// Returns whether this value named the owner `id`. Several coordinators may share this value,
-    /// but all claims of an owner on one name belong to one of them.
+    /// but all claims of an owner on one name belong to the same coordinator.
     pub(crate) fn have(&self, id: &str) -> bool {
         id.starts_with(&*self.process)
     }
@@ -287,8 +288,8 @@ impl PendingReleases {
     }
 }
 
-/// A pending release. The posted release contains this value. Both are dropped when each master has
-/// answered, or need not get the release any more.
+/// A pending release. The posted release contains this value. Both are dropped once every master
+/// has answered, or no longer needs to get the release.
 #[derive(Debug)]
 pub(crate) struct PendingRelease(Arc<PendingReleases>);
 

@@ -35,7 +35,7 @@ use crate::{
 pub(crate) struct LiveRound {
     state: Mutex<LiveRoundState>,
     /// Set if the last vote brought an event that a task waits for. Most votes bring no such event,
-    /// so the state is not locked a second time for them.
+    /// and after these votes the state is not locked a second time.
     must_wake: AtomicBool,
     observer: Arc<LockObserver>,
 }
@@ -46,8 +46,8 @@ struct LiveRoundState {
     waiting: Waiting,
 }
 
-/// The tasks that wait, each for an event. Usually, a single task waits for the outcome, so a
-/// single task needs no allocation.
+/// The tasks that wait, each for an event. One task needs no allocation, because usually only one
+/// task waits for the outcome.
 type Waiting = SmallVec<[(RoundEvent, Waker); 1]>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,8 +157,8 @@ impl LiveRound {
     }
 
     /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the
-    /// round and with the outcome before the vote, and returns the result of `look`. Wakes no task:
-    /// [`wake`](Self::wake) does.
+    /// round and with the outcome before the vote, and returns the result of `look`. Does not wake
+    /// the tasks that wait: [`wake`](Self::wake) does that.
     pub(crate) fn count_and_look<T>(
         &self,
         master: usize,

@@ -60,15 +60,15 @@ impl Masters {
         &self.roster
     }
 
-    /// Returns the longest node timeout of the masters that were dialled, or `None` if no master
-    /// was.
+    /// Returns the longest node timeout of the masters that were dialled, or `None` if none was
+    /// dialled.
     pub(crate) fn node_timeout(&self) -> Option<Duration> {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
         timeouts.flatten().max()
     }
 
-    /// Returns the masters whose first dials are not over. Each of them may take the connect
-    /// timeout to vote. Each of the other masters takes at most its node timeout.
+    /// Returns the masters whose first dials are not over. Each of them may take as long as the
+    /// connect timeout to vote. Each of the other masters takes at most its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {
         self.those(|mailbox| mailbox.node_timeout().is_none())
     }
@@ -155,7 +155,7 @@ impl Masters {
         among.iter().min_by_key(rank)
     }
 
-    /// Tells `listener` of news about `topic` from all masters.
+    /// From now on, passes news about `topic` from all masters to `listener`.
     pub(crate) fn listen(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
         for mailbox in &self.mailboxes {
             mailbox.listen(topic, listener.clone());
@@ -213,10 +213,10 @@ impl Drop for Posted<'_> {
 ///
 /// A request wakes all supervisors, so one task for all of them costs less than a task for each.
 ///
-/// While a master has many commands to answer, the task gives way once before each step. First, the
-/// callers that can run post their requests. Then these requests leave in one write. Otherwise, on
-/// the multi-thread runtime, the task would run before callers that were woken earlier, and each
-/// request would leave in a write of its own.
+/// While a master has many commands to answer, the task gives way once before each step. So the
+/// callers that can run post their requests first, and these requests are sent in one write.
+/// Without this, on the multi-thread runtime, the task would run before callers that were woken
+/// earlier, and each request would be sent in a separate write.
 pub(crate) async fn supervise(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
     let ready = Arc::new(Ready {
         masters: AtomicU64::new(u64::MAX),

@@ -1,5 +1,5 @@
-//! Drives all masters: rounds, claims, renewal and waiting. This floor also reads the clock, draws
-//! random numbers and spawns the background tasks.
+//! Rounds, claims, renewals and waiters, which use all masters together. This module also reads the
+//! clock, draws random numbers and spawns the background tasks.
 
 pub(crate) mod acquire;
 pub(crate) mod claim;

@@ -136,8 +136,9 @@ impl Renewer {
         }
     }
 
-    /// Sleeps until `due`, or a little longer if there are many claims, so that more renewals share
-    /// a batch. Returns early if a claim that is due earlier is added, or if the renewer is closed.
+    /// Sleeps until `due`. If there are many claims, sleeps a little longer, so that more renewals
+    /// share a batch. Returns early if a claim that is due earlier is added, or if the renewer is
+    /// closed.
     async fn sleep_until(&self, due: LeaseTime) {
         let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
         let sleep = pin!(clock::sleep_until(due + longer));
@@ -227,8 +228,9 @@ impl Backlog {
         }
     }
 
-    /// Goes back through the batches until they have `renewals` renewals together. Returns the last
-    /// round of the batch where it stops, or `None` if all batches together have fewer.
+    /// Adds up the renewals of the batches, newest first, until the sum reaches `renewals`. Returns
+    /// the last round of the batch that was added last, or `None` if all batches together have
+    /// fewer renewals.
     fn newest_before(&self, renewals: usize) -> Option<&LiveRound> {
         let mut posted = 0;
         let mut batches = self.batches.iter().rev();

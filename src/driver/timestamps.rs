@@ -35,7 +35,8 @@ impl Timestamps {
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
         let before = self.offset.swap(offset_us, Ordering::Relaxed);
-        // A smaller difference may only mean that a ticket took long to arrive.
+        // A smaller difference need not come from the clocks: a ticket may have taken long to
+        // arrive.
         if offset_us.abs_diff(before) > 500_000 {
             observer.clock_differs(offset_us);
         }
@@ -113,7 +114,8 @@ mod tests {
                     assert_eq!(guard.rounds(), rounds, "{kind} {ahead}");
                     last = token;
                     guard.release().await.unwrap();
-                    // The loser of a round for a permit offers up to 4 ms more than it must.
+                    // The loser of a round for a permit offers a candidate that is up to 4 ms
+                    // larger than necessary.
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
@@ -139,7 +141,8 @@ mod tests {
         assert!(ticket < clock::wall_micros() + 100_000);
     }
 
-    /// The candidate of a dropped attempt with a wrong clock does not raise the counters.
+    /// A client with a wrong clock drops its attempt. The candidate of that attempt does not raise
+    /// the counters.
     #[tokio::test(start_paused = true)]
     async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
         for kind in Kind::ALL {

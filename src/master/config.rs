@@ -8,7 +8,7 @@ use crate::core::{
     wait::pauses::Backoff,
 };
 
-/// The settings that all masters of one coordinator share, with its clock and its random numbers.
+/// The settings, the clock and the random numbers that all masters of one coordinator share.
 #[derive(Clone, Debug)]
 pub(crate) struct MasterConfig {
     /// The name of each connection.
@@ -21,7 +21,8 @@ pub(crate) struct MasterConfig {
     pub(crate) random: fn() -> u64,
     pub(crate) servers: DistinctServers,
     pub(crate) quarantine: Quarantine,
-    /// The length of a quarantine, from the moment at which a master may have forgotten locks.
+    /// The length of a quarantine, counted from the moment at which a master may have forgotten
+    /// locks.
     pub(crate) quarantine_length: Duration,
     pub(crate) health: HealthBoard,
 }

@@ -13,7 +13,7 @@ use crate::core::view::health::DialRefusal;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The server at an address that the Sentinels named.
+    /// The error at an address that the Sentinels named.
     #[error("at {address}, named by the Sentinels: {error}")]
     At {
         /// The address.
@@ -54,7 +54,7 @@ pub enum ConnectError {
     /// The server is a replica.
     #[error("it is a {role}, not a master")]
     NotAMaster {
-        /// What the server says it is.
+        /// The role that the server reports.
         role: String,
     },
     /// The server does not know RESP3.
@@ -95,14 +95,15 @@ impl ConnectError {
     }
 }
 
-/// A part of a dial that takes time, with the host or the address.
+/// A step of a dial that takes time. It has the name of the host, or the address.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectStep {
     /// Connecting to this address.
     #[error("connecting to {0}")]
     Connect(String),
-    /// Waiting for the answer to the login, or to the question about restarts that follows it.
+    /// Waiting for the answer to the login, or to the question about restarts, which follows the
+    /// login.
     #[error("waiting for {0} to answer the login")]
     Login(String),
     /// Looking up the name of this host.

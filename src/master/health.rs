@@ -76,7 +76,7 @@ impl Entry {
 
     /// Returns whether a watcher that has been told of `before` should be told of this entry. A
     /// further failure in the same outage is no news, unless the refusal changes. A further error
-    /// of a master that answers errors is no news.
+    /// of a master that answers with errors is no news.
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         self.known.error.is_some() != before.known.error.is_some()
             || self.known.refusal != before.known.refusal

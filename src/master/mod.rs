@@ -1,6 +1,6 @@
-//! Connects to one master, and makes votes of its replies.
+//! Connects to one master, and turns its replies into votes.
 //!
-//! This floor knows commands and votes. It does not know what a majority is.
+//! This module knows commands and votes. It does not know what a majority is.
 
 mod config;
 pub(crate) mod connect_error;

@@ -26,14 +26,14 @@ pub(crate) struct MasterObserver {
 /// Something that happened to a master.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MasterEvent<'a> {
-    /// The master answered its first command after an outage in which it only took connections.
+    /// The master answered its first command after an outage in which it only accepted connections.
     AnswersAgain,
     /// The master refused a subscription.
     CallsNobody { error: &'a str },
     /// A dial succeeded. This is no news while the outage goes on.
     Connected { is_news: bool },
-    /// A connection that has worked ended while nobody needed it, or because the master lost its
-    /// keys. The master is dialled at once.
+    /// A connection that had worked has ended, while nobody needed it or because the master lost
+    /// its keys. The master is dialled at once.
     ConnectsAgain { why: &'a str },
     /// A dial failed, or a connection broke. This is news only if an outage begins with it.
     Down { is_news: bool, why: &'a str },
@@ -103,8 +103,8 @@ impl MasterObserver {
     }
 }
 
-/// The target of the log events about masters: connected, down, without a vote. Part of the API,
-/// because programs filter by it.
+/// The target of the log events about masters: connected, down, without a vote. This name is part
+/// of the API, because programs filter by it.
 pub(crate) const MASTER: &str = "quorlock::master";
 
 fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {

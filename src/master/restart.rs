@@ -1,5 +1,5 @@
-//! Remembers run ids: of the server that each master is now, and of the servers that have answered
-//! at the address of each master.
+//! For each master, remembers the run id of the server that the last dial reached, and the run ids
+//! of all servers that have answered at the address of the master.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -42,7 +42,7 @@ impl DistinctServers {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunIds(Arc<Mutex<BTreeMap<String, LastHeard>>>);
 
-/// The known run ids of each real master, by address and database.
+/// The known run ids of each master, by address and database.
 type Masters = BTreeMap<String, RunIds>;
 
 impl RunIds {
@@ -76,8 +76,9 @@ impl RunIds {
     /// connection ends.
     ///
     /// Removes the other run ids that have no connection and were last heard before `asked`. The
-    /// question named them, so the server counts its quarantine from a time after they were last
-    /// heard. Fails if another run id was heard after `asked`, because the question did not say so.
+    /// question named these run ids, so the server counts its quarantine from a time after each of
+    /// them was last heard. Fails if another run id was heard after `asked`, because the question
+    /// did not yet report this.
     pub(crate) fn meet(
         &self,
         run_id: &str,
@@ -104,8 +105,8 @@ impl RunIds {
 /// Returns the known run ids of the master at `address`. If the master is new and too many masters
 /// are remembered, forgets the unused one that answered longest ago.
 fn find(masters: &mut Masters, address: &str) -> RunIds {
-    /// The most masters that are remembered. Masters in use are never forgotten, even if there are
-    /// more of these.
+    /// The largest number of masters that are remembered. Masters in use are never forgotten, even
+    /// if their number is larger.
     const MOST: usize = 4096;
     if let Some(known) = masters.get(address) {
         return known.clone();

@@ -28,7 +28,7 @@ use crate::core::restart::ORIGIN_KEY;
 ///
 /// The forms of URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature
 /// `tls`), and `unix:///path[?db=n&user=..&pass=..]`. The schemes `valkey` and `valkeys` mean the
-/// same as `redis` and `rediss`. A part of a login that has other characters than letters and
+/// same as `redis` and `rediss`. A part of a login that has characters other than letters and
 /// digits must be percent-encoded.
 ///
 /// Databases of one server are not independent, so two URLs with the same host and port are an
@@ -183,8 +183,8 @@ impl MasterSpec {
         })
     }
 
-    /// Returns a master to which `connect` opens wires. The stream in a wire can say whether it has
-    /// ended, unless a user gave it.
+    /// Returns a master to which `connect` opens wires. Unless a user gave the stream in a wire,
+    /// that stream can say whether it has ended.
     pub(crate) fn from_wire(
         url: &str,
         connect: impl Fn() -> redis::Connecting + Send + Sync + 'static,

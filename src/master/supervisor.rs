@@ -100,8 +100,8 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
     .await
 }
 
-/// Serves one connection, whose dial found this `loss`, until the connection breaks or is given up.
-/// Returns `None` once nothing is left to deliver and nothing more will be posted.
+/// Serves one connection until it breaks or is given up. `loss` is the loss of data that its dial
+/// found. Returns `None` once nothing is left to deliver and nothing more will be posted.
 async fn serve(
     (mut connection, loss): (RedisConnection, Option<DataLoss>),
     outage: &mut Outage,
@@ -208,14 +208,15 @@ impl Outage {
         }
     }
 
-    /// Notes that a dial or the connection of `session` has `ended`. Returns whether a connection
-    /// has ended that had worked.
+    /// Notes how a dial or the connection of `session` has ended. Returns whether a connection has
+    /// ended that had worked.
     ///
     /// The end of such a connection is no failure of the master if the connection was idle, or if
     /// the master may have lost its keys.
     fn note(&mut self, ended: &Ended, why: &str, session: &Session) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
-        /// A connection that breaks sooner makes the next pause longer, even if the master answers.
+        /// A connection that breaks earlier than this makes the next pause longer, even if the
+        /// master answers.
         const BRIEF: Duration = Duration::from_millis(50);
         let (link, observer) = (&session.link, session.mailbox.observer());
         let age = (session.config.now)().saturating_duration_since(link.began);

@@ -72,8 +72,8 @@ impl LockRequest {
 
 impl Claim {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
-    /// that one at first: see [`ask_agreed`](Self::ask_agreed). With options for the `queue`, joins
-    /// the queues of the masters.
+    /// that one at first: see [`ask_agreed`](Self::ask_agreed). If there are options for the
+    /// `queue`, also joins the queues of the masters.
     pub(crate) fn begin(
         request: &LockRequest,
         identity: Identity,
@@ -112,7 +112,7 @@ impl Claim {
     }
 
     /// Waits for the answer of the `agreed` master. If that master puts other clients first, and
-    /// `asks_anyway` is not set, returns the reason and asks no other master. Otherwise, asks the
+    /// `asks_anyway` is not set, returns the obstacle and asks no other master. Otherwise, asks the
     /// other masters in the same round. If the lock has slots, asks for the slot that the agreed
     /// master has granted, or for any slot if it has granted none.
     ///
@@ -149,16 +149,17 @@ impl Claim {
         }
     }
 
-    /// Asks for the lock again, from the same position in the queues of the masters or with another
-    /// candidate for the fencing token.
+    /// Posts another round that asks for the lock. If the lock is fenced and `next` has no
+    /// candidate, the round offers a candidate that is larger than the last one.
     pub(crate) fn ask_again(self: &Arc<Self>, mut next: NextRound) {
         let (timestamps, asked) = (&self.context.timestamps, next.asked);
         let mut locked = self.lock();
         if let Some(last) = locked.state().fencing_token()
             && next.candidate.is_none()
         {
-            // The release raises the counters to the last candidate only. So no earlier candidate
-            // may be larger than the last one, because its command may arrive after the release.
+            // The release raises the counters only to the last candidate. The command of an earlier
+            // candidate may arrive after the release, so no earlier candidate may be larger than
+            // the last one.
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
         if let Some(command) = locked.take_step(|claim, step| claim.ask_again(step, next)) {
@@ -210,8 +211,9 @@ impl Claim {
     /// Returns the next candidate of a client that lost a round. All losers must offer `least` or
     /// more. If all of them offered the same candidate, each master would accept it from only one
     /// of them. So each loser offers its own time. A rival's fast clock may have raised the
-    /// counters, and so `least`, above that time. Then, if the lock has slots, each loser adds a
-    /// part of its time to `least`: a later client usually still offers more.
+    /// counters, and so `least`, above that time. In that case, each loser of a lock with slots
+    /// adds a part of its time to `least`. A loser with a later time usually still offers a larger
+    /// candidate.
     fn candidate_from(&self, least: u64) -> u64 {
         const APART: u64 = 4_096; // with a larger value, the counters would outrun the clocks
         let now = self.context.timestamps.next();
@@ -262,7 +264,8 @@ impl Claim {
             self.give_up_disputed(&round, will_retry).await;
         }
         if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
-            // Does not wait until undialled masters vote, because the round may hold grants.
+            // Waits for at most a node timeout, because the round may hold grants. Undialled
+            // masters may vote later.
             self.context.in_time(round.settled()).await;
         }
         let outcome = self.lock().take_step(ClaimState::take_outcome);
@@ -285,12 +288,13 @@ impl Claim {
         );
     }
 
-    /// Waits until `round` is decided. Gives the round up if it is [disputed](Round::is_disputed)
-    /// and only the votes of undialled masters are missing. Before that, waits for another node
-    /// timeout, or less if the caller will try again and the other masters answered fast.
+    /// Waits until `round` is decided. If the round is [disputed](Round::is_disputed) and only the
+    /// votes of undialled masters are missing, waits for one more node timeout, and then gives the
+    /// round up. The wait is shorter if the caller will try again and the other masters answered
+    /// fast.
     ///
-    /// An undialled master may take the connect timeout to vote. If each of several clients waited
-    /// for that vote with the grants of a minority, none would win.
+    /// An undialled master may take as long as the connect timeout to vote. If each of several
+    /// clients waited for that vote with the grants of a minority, none would win.
     async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
         let masters = &self.context.masters;
@@ -312,8 +316,8 @@ impl Claim {
     }
 }
 
-/// A counter of the votes on an acquisition of a lock that has slots. Once the round is won, this
-/// counter asks each master that votes later and lacks the slot to grant it.
+/// A counter of the votes on an acquisition of a lock that has slots. If a master votes after the
+/// round is won and lacks the slot, this counter asks that master for the slot.
 #[derive(Clone, Debug)]
 struct SlotVoteCounter {
     round: Arc<LiveRound>,

@@ -1,5 +1,5 @@
 //! Extends and renews a lock that was won, and puts its key back on masters that lack the key or
-//! the slot.
+//! the slot that was won.
 
 use std::{
     sync::{Arc, Weak},
@@ -126,7 +126,7 @@ impl Claim {
     }
 
     /// Lets other clients share a level that has excluded them. If no other level excludes them,
-    /// posts an extension, which tells the masters.
+    /// posts an extension that tells the masters to share the lock.
     pub(super) fn downgrade(self: &Arc<Self>) {
         let mut locked = self.lock();
         if let Some(command) = locked.take_step(ClaimState::downgrade) {
@@ -259,14 +259,14 @@ pub(super) struct HealVoteCounter {
     round: Arc<LiveRound>,
     claim: Weak<Claim>,
     ttl: Ttl,
-    /// The number of further times that a master is asked if it refuses.
+    /// How many more times a master is asked if it refuses.
     tries: u32,
 }
 
 impl HealVoteCounter {
-    /// A master may refuse only for a moment. A waiter that the extension has woken may have the
-    /// key, or a holder that has won another slot may have this slot. Both soon give back what they
-    /// have.
+    /// A master that refuses may grant the lock a moment later. A waiter that the extension has
+    /// woken may have the key, or a holder that has won another slot may have this slot. Both soon
+    /// give back what they have.
     const TRIES: u32 = 5;
 
     pub(super) fn new(round: Arc<LiveRound>, claim: &Arc<Claim>, ttl: Ttl) -> Self {

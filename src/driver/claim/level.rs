@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// One level of a claim, for one guard. Dropping this value removes the level. A future that is
-/// dropped before it completes also drops its `Level`. So every round that does not end in a lock
-/// is followed by a release.
+/// dropped before it completes also drops its `Level`. So every round that leads to no guard is
+/// followed by a release.
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
@@ -62,7 +62,7 @@ impl Level {
         }
     }
 
-    /// Lets other clients share the lock with this level, unless they may already.
+    /// Lets other clients share the lock with this level, unless the level is shared already.
     pub(crate) fn downgrade(&self) {
         if !self.is_shared.swap(true, Ordering::Relaxed) {
             self.claim.downgrade();
@@ -129,8 +129,9 @@ impl Claim {
 }
 
 /// A counter of the votes on the last command of a claim: a release, or a last extension, after
-/// which the lock has no holder. The command counts as pending while this value lives. Its round
-/// may live longer: a task that reads the round does not delay the close of the coordinator.
+/// which the lock has no holder. The command counts as pending while this value lives. The round of
+/// the command may live longer. So a task that still reads the round does not delay the close of
+/// the coordinator.
 #[derive(Debug)]
 struct LastVoteCounter {
     round: Arc<LiveRound>,

@@ -1,4 +1,5 @@
-//! A claim on a lock: what it may have left on the masters, how it is kept, and how it is released.
+//! Claims on locks. A claim notes what its rounds may have left on the masters, keeps the lock and
+//! releases it.
 
 use std::{
     mem,
@@ -93,13 +94,13 @@ impl Claim {
     }
 
     /// Returns a lower bound of the time for which this process stood still before the lock was
-    /// lost. `None` if no such pause is known to be a reason for the loss.
+    /// lost. Returns `None` if the loss is not known to come from such a pause.
     pub(crate) fn stalled(&self) -> Option<Duration> {
         self.read(ClaimState::stalled)
     }
 
     /// Returns the end of the lease, on the clock of [`Instant`]. If a step of the wall clock moves
-    /// the end before the start of the first round, returns that start.
+    /// the end to a time before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Instant {
         let lease = self.read(|claim| claim.lease);
         clock::to_monotonic(lease.until(), self.began)
@@ -118,8 +119,8 @@ impl Claim {
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
-    /// lock is held already, keeps the later of the two renewal limits, and the later of the two
-    /// ends of the minimum time.
+    /// lock is held already, keeps its renewal limit unless the limit in `request` is later. Does
+    /// the same with the end of the minimum time.
     pub(crate) fn hold(self: &Arc<Self>, request: &ask::LockRequest) {
         let Context {
             observer, renewer, ..
@@ -322,7 +323,7 @@ impl Drop for Locked<'_> {
             && claim.context.renewer.is_crowded()
         {
             // With very many locks, the renewer may be late although the process did not stand
-            // still: it also waits for votes.
+            // still, because the renewer also waits for votes.
             *stalled = None;
             self.protected.state.was_not_stalled();
         }

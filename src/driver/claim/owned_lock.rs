@@ -29,7 +29,7 @@ use crate::{
     driver::time::{Signal, Timers},
 };
 
-/// An owner of locks. A mutex has no owner: each attempt at a mutex has a token.
+/// An owner of locks. A mutex has no owner. Instead, each attempt at a mutex has a token.
 pub(crate) struct LockOwner {
     id: Arc<str>,
     /// The number of attempts that this owner has made so far, at all locks together.
@@ -89,8 +89,8 @@ impl fmt::Debug for LockOwner {
 /// last attempt that won the lock.
 ///
 /// All handles of the owner share this state, whatever their settings are, because masters know an
-/// attempt only by its owner and its number. The claim may lack what a handle asks for, so the
-/// caller must check that before it reenters.
+/// attempt only by its owner and its number. Before a caller reenters the claim, it must check
+/// whether the claim has what its handle asks for.
 #[derive(Debug)]
 pub(crate) struct OwnedLock {
     owner: Arc<LockOwner>,
@@ -103,9 +103,10 @@ pub(crate) struct OwnedLock {
 }
 
 impl OwnedLock {
-    /// Waits for the permit to make an attempt, or until `end`. Keep the permit until the attempt
-    /// is won, or until the command that takes the attempt back is posted. Without an `end`, this
-    /// method may wait forever, because the future that has the permit may no longer be polled.
+    /// Waits for the permit to make an attempt, or until `end`. The caller must keep the permit
+    /// until the attempt is won, or until the command that takes the attempt back is posted.
+    /// Without an `end`, this method may wait forever, because the future that has the permit may
+    /// no longer be polled.
     pub(crate) async fn permit(
         &self,
         end: Option<LeaseTime>,
@@ -115,8 +116,8 @@ impl OwnedLock {
         let Some(end) = end else {
             return permit.await.ok();
         };
-        // The permit is polled first. A task that runs again long after `end` gets the permit if it
-        // is free.
+        // The permit is polled first, so that a task that runs again long after `end` still gets a
+        // free permit.
         match select(pin!(permit), pin!(timers.sleep_until(end))).await {
             Either::Left((permit, _)) => permit.ok(),
             Either::Right(_) => None,

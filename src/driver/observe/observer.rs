@@ -38,8 +38,8 @@ pub(crate) struct LockObserver {
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
     /// `true` from an attempt that finds no quorum to the next attempt that finds one. This flag
-    /// changes only while `no_quorum` is locked. An attempt that finds a quorum first reads the
-    /// flag alone, and usually need not lock `no_quorum`.
+    /// changes only while `no_quorum` is locked. An attempt that finds a quorum looks at the flag
+    /// before it locks `no_quorum`, and usually need not lock it.
     lacks_quorum: AtomicBool,
 }
 
@@ -54,7 +54,7 @@ impl LockObserver {
         }
     }
 
-    /// Returns a span for a call for `lock`.
+    /// Returns a span for a call to acquire `lock`.
     pub(in crate::driver) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
         debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty)
@@ -76,7 +76,7 @@ impl LockObserver {
         call.in_scope(|| debug!(target: LOCK, %name, %error, "lock not acquired"));
     }
 
-    /// Records that a call for `lock`, which began at `since`, is over.
+    /// Records that a call to acquire `lock`, which began at `since`, is over.
     pub(in crate::driver) fn record_call(
         &self,
         lock: &LockId,
@@ -164,7 +164,7 @@ impl LockObserver {
         hold.inside(|| warn!(target: LOCK, %name, reason = %why, %votes, "lock lost"));
         let reason = match reason {
             LostReason::Disowned => "disowned",
-            // Both have one label, because they call for the same alert: nothing extended the lock.
+            // Both reasons mean that nothing extended the lock, so they share a label.
             LostReason::Expired | LostReason::Ended => "expired",
             LostReason::RenewalLimit => "renewal_limit",
         };
@@ -282,9 +282,9 @@ impl LockObserver {
     }
 }
 
-/// The span of a hold, while it lasts. Subscribers are code of the program. So a caller that uses
-/// this value, or drops its last clone, must hold no mutex that protects the state of this crate.
-/// Cloning runs no code of the program.
+/// The span of a hold that has not ended. Subscribers are code of the program. So a caller that
+/// uses this value, or drops its last clone, must hold no mutex that protects the state of this
+/// crate. Cloning runs no code of the program.
 #[derive(Clone, Debug, Default)]
 pub(in crate::driver) struct HoldSpan {
     /// `None` if no subscriber wants to see the span.

@@ -10,9 +10,9 @@ use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry
 /// [`Coordinator::health_events`](crate::Coordinator::health_events).
 ///
 /// It begins with the present state of every master. Then it yields the new state of a master each
-/// time that the master is connected, goes down, is quarantined, votes again, takes no locks, takes
-/// them again, or [refuses](MasterHealth::refusal) dials for another reason. If states change
-/// faster than the program takes them, the receiver leaves out states in between.
+/// time that the master is connected, goes down, is quarantined, votes again, stops taking locks,
+/// takes locks again, or [refuses](MasterHealth::refusal) dials for another reason. If states
+/// change faster than the program reads them, the receiver leaves out states in between.
 ///
 /// It ends after the last clone of the coordinator, the last lock and the last guard are dropped.
 #[derive(Debug)]

@@ -88,8 +88,8 @@ pub(crate) async fn inspect(
     })
 }
 
-/// Removes the holders of `inspection` from every master where they still have the lock. Waits for
-/// all masters.
+/// Removes the holders that `inspection` names from every master where they still have the lock.
+/// Waits for all masters.
 pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
     let round = context.open_round(Verb::Break, clock::now());
     let holders = inspection.named().into();

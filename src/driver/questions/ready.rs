@@ -75,10 +75,10 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
     round.until(look).await
 }
 
-/// Returns the answers in `round`. A denial of the question counts only if the master has also
-/// denied the last lock: the locks of the program may not need the right that the question needs.
-/// The kinds of the two denials are compared, and not the texts, because the denial of a script has
-/// another text.
+/// Returns the answers in `round`. A denial of the question becomes a grant, unless the health of
+/// the master shows a denial of the same kind: the question may need a right that the program's
+/// locks do not need. The texts of the two denials are not compared, because they differ if a
+/// script was denied.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {

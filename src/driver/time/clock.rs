@@ -22,9 +22,9 @@ use crate::sim::Process;
 /// that has passed. Setting the wall clock forward has the same effect, and costs a holder some
 /// validity. Setting the wall clock back changes nothing.
 ///
-/// All code that drives a single master uses only the [`monotonic`] clock. Timers end by the clock
-/// of leases, and compare the clocks at least once a second. If a test pauses tokio's clock,
-/// [`now`] and [`monotonic`] show virtual time.
+/// All code that drives a single master uses only the [`monotonic`] clock. Timers use the clock of
+/// leases, and compare the clocks at least once a second. If a test pauses tokio's clock, [`now`]
+/// and [`monotonic`] show virtual time.
 pub(crate) fn now() -> LeaseTime {
     now_at(monotonic())
 }
@@ -42,11 +42,11 @@ pub(crate) fn from_monotonic(at: Instant) -> LeaseTime {
     LeaseTime::new(at, suspensions(Suspensions::total))
 }
 
-/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if that
-/// is later. For a future instant, the result is right if the machine is not suspended before that
-/// instant. An instant that has passed on one clock has passed on the other. For a past instant,
-/// the result may not be what the monotonic clock showed at that instant: the machine may have been
-/// suspended since, or the wall clock may have been set forward.
+/// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if the
+/// result would be earlier than `least`. For a future instant, the result is right if the machine
+/// is not suspended before that instant. An instant that has passed on one clock has passed on the
+/// other. For a past instant, the result may not be what the monotonic clock showed at that
+/// instant: the machine may have been suspended since, or the wall clock may have been set forward.
 pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
     let slept = suspensions(|suspensions| suspensions.look(monotonic()));
     at.monotonic(slept).map_or(least, |at| at.max(least))
@@ -91,9 +91,9 @@ pub(crate) fn wall_micros() -> u64 {
     u64::try_from(since.unwrap_or_default().as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Moves a reading of the wall clock by the difference between tokio's clock and the real one. If a
-/// test pauses tokio's clock, masters in memory move their time of day, too. As on a real clock, no
-/// two readings are equal, so two clients do not offer the same timestamp.
+/// Moves a reading of the wall clock by the difference between tokio's clock and the real monotonic
+/// clock. If a test pauses tokio's clock, masters in memory move their time of day, too. No two
+/// readings in a test are equal, so two clients do not offer the same timestamp.
 #[cfg(any(test, feature = "test-util"))]
 #[expect(
     clippy::disallowed_methods,
@@ -195,8 +195,9 @@ impl Suspensions {
     }
 }
 
-/// A reading of the two clocks whose comparison shows that the machine was suspended. Both are
-/// clocks of the operating system. Tests may pause and advance tokio's clock, but not these.
+/// A reading of the monotonic clock and the wall clock of the operating system. Two readings are
+/// compared to find out whether the machine was suspended. Tests may pause and advance tokio's
+/// clock, but not these clocks.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     monotonic: Instant,

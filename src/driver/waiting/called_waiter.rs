@@ -22,8 +22,8 @@ pub(crate) struct CalledWaiter<'a> {
 }
 
 impl<'a> CalledWaiter<'a> {
-    /// Returns a waiter that listens for calls of `ticket`. It misses no call that a later request
-    /// causes, except if the master refuses the subscription or the connection breaks. After a
+    /// Returns a waiter that listens for calls of `ticket`. It hears every call that a later
+    /// request causes, unless the master refuses the subscription or the connection breaks. After a
     /// missed call, the waiter asks again at its next poll.
     pub(crate) fn new(masters: &'a Masters, timers: &'a Timers, ticket: &Ticket) -> Self {
         let waiter = Self {
@@ -66,9 +66,9 @@ impl<'a> CalledWaiter<'a> {
 
     /// Waits until there is news and a majority of masters may be free, or until `end`. News is a
     /// call from a master, or a change that a master in `held` has reported. The masters that sent
-    /// the news may be free, and so may those in `free`, which granted the last round and got their
-    /// grants back. A change on a master outside of `held` is no news, because this waiter may have
-    /// caused the change.
+    /// the news may be free, and so may those in `free`, which granted the last round and whose
+    /// grants were given back. A change on a master outside of `held` is no news, because this
+    /// waiter may have caused the change.
     pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
         let is_called = || {
             let heard = self.events.heard();

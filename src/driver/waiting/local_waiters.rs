@@ -38,7 +38,7 @@ pub(crate) struct LocalWaiters {
     /// entry stays after the queue of its lock is gone. If two locks share an entry, a waiter may
     /// give way early, or waste a round trip.
     histories: Mutex<HashMap<u8, History>>,
-    /// `true` if waiters poll as clients of other libraries do: they hear of no release.
+    /// `true` if waiters only poll, as clients of other libraries do, and hear of no release.
     poll: bool,
 }
 
@@ -102,8 +102,9 @@ impl LocalWaiters {
         !is_awaited && !self.history(lock_id, |history| history.are_rivals_likely())
     }
 
-    /// Notes that a guard of this coordinator has just posted its release. A waiter that contends
-    /// now finds the lock free on every master, because its commands are sent after the release.
+    /// Notes that a guard of this coordinator has just posted its release. From now on, the
+    /// commands of a waiter find the lock free on every master, because they are sent after the
+    /// release.
     pub(crate) fn note_release(&self, lock_id: &LockId) {
         let queue = self.queues.lock().get(lock_id).cloned();
         if let Some(queue) = queue.filter(|_| self.are_told()) {
@@ -147,8 +148,8 @@ pub(crate) struct LocalWaiter<'a> {
 
 impl LocalWaiter<'_> {
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
-    /// ended. If the waiter is not polled for too long, it loses its turn and must wait again.
-    /// Returns whether there was a wait.
+    /// ended. If too much time passes without a poll of this waiter, it loses its turn and must
+    /// wait again. Returns whether there was a wait.
     pub(crate) async fn wait_for_turn(&self, deadline: Option<LeaseTime>) -> bool {
         let mut has_waited = false;
         loop {
@@ -220,12 +221,12 @@ impl LocalWaiter<'_> {
         }
     }
 
-    /// Waits until the lock may be free. This is so if a guard of this process has released the
-    /// lock, or if the agreed master of those in `wanted` has reported a change. It is also so if a
-    /// majority of the masters of every list have reported a change, or have answered in `answers`
-    /// that the lock is free there. Returns the masters from which the next attempt chooses the
-    /// agreed master, or `None` if `end` comes first. If another waiter has taken over, that waiter
-    /// gets the events, so this method returns `wanted` at once.
+    /// Waits until the lock may be free. The lock may be free if a guard of this process has
+    /// released it, or if the agreed master, chosen from `wanted`, has reported a change. It may
+    /// also be free if a majority of the masters of every list have reported a change, or have
+    /// answered in `answers` that the lock is free there. Returns the masters from which the next
+    /// attempt chooses the agreed master, or `None` if `end` comes first. If another waiter has
+    /// taken over, that waiter gets the events, so this method returns `wanted` at once.
     ///
     /// A release is sent to all masters at once, so the report of the agreed master is enough. The
     /// report of another master is not enough, because it may come from a renewal: the holder puts
@@ -298,7 +299,7 @@ impl LocalWaiter<'_> {
         if state.waiters == 0 {
             queues.remove(self.lock_id);
             if state.is_listening {
-                // The next waiter creates another queue.
+                // This queue is not used again: the next waiter creates another one.
                 self.masters.ignore(&self.topic(), &self.queue.listener());
             }
         }
@@ -374,7 +375,7 @@ mod tests {
         assert_eq!(locks.context().masters.listeners(), 0);
     }
 
-    /// Another holder has three of five masters, and the other two are free.
+    /// A holder has three of five masters, and two are free.
     #[tokio::test(start_paused = true)]
     async fn masters_that_were_given_back_wake_a_waiter_when_they_are_a_majority() {
         let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();

@@ -1,4 +1,4 @@
-//! One connection to a master: its unanswered commands, and the rules for giving it up.
+//! One connection to a master: its unanswered commands, and the rules for giving up the connection.
 
 use std::{
     collections::VecDeque,
@@ -20,14 +20,14 @@ use crate::{
 /// master.
 ///
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
-/// master gets no more commands than the first window.
+/// master gets no more commands than the first window allows.
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The time when the connection came into use, just after its dial.
     pub(crate) began: Instant,
     pub(crate) liveness: Liveness,
     pub(crate) sent: Unanswered,
-    /// The most commands that may be in `sent`.
+    /// The largest number of commands that may be in `sent`.
     pub(crate) window: usize,
     /// Set once the master has answered a command.
     pub(crate) has_answered: bool,
@@ -99,7 +99,7 @@ impl Link {
         Ok(sent)
     }
 
-    /// Returns whether no command is unanswered, and the connection counts as idle.
+    /// Returns whether the connection counts as idle and has no unanswered command.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.sent.is_empty() && self.liveness.is_idle(now)
     }
@@ -198,7 +198,8 @@ impl Unanswered {
     /// may be sent at most twice. A command that takes a lock must not be sent again after the
     /// command that gives the lock back. The lock would otherwise stay taken.
     pub(crate) fn resend(&mut self, reports_changes: bool) -> Option<Arc<Request>> {
-        /// The most commands that are searched for the one that gives the lock back.
+        /// The largest number of commands that are searched for the command that gives the lock
+        /// back.
         const MOST: usize = 1_024;
         let mut commands = self.commands.iter();
         let oldest = commands.next()?;
@@ -275,8 +276,8 @@ impl Unanswered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
     node_timeout: NodeTimeout,
-    /// The shortest time of a measured reply. Longer times are ignored, because a slow reply may
-    /// have waited for earlier replies.
+    /// The shortest measured time from a command to its reply. Longer times are ignored, because a
+    /// slow reply may have waited for earlier replies.
     round_trip: Duration,
     limits: Limits,
     /// Set if a faster reply could lower the limits. Most masters are near, and have the lowest
@@ -287,7 +288,7 @@ pub(crate) struct Liveness {
     last_byte: Instant,
     /// The time when the last whole reply came. A send that replaces `last_byte` also replaces it.
     last_reply: Instant,
-    /// The time without a byte before the oldest unanswered command was sent. Cleared by the next
+    /// How long no byte had come when the oldest unanswered command was sent. Cleared by the next
     /// byte.
     silence: Duration,
     /// Set when a stall of this process is forgiven. Cleared by the next
@@ -386,9 +387,9 @@ impl Liveness {
     /// Returns `None` when a deadline is first found to be over, because replies may have arrived
     /// that were not read. The caller must then wait for a new timer, and read, before it calls
     /// this method again: the runtime looks at its sockets before it fires timers. If the deadline
-    /// was noticed late, this process was stalled, and so may have been the masters on the same
-    /// machine. Then the masters get the delay as extra time, at most one node timeout. Masters
-    /// that send faster than this process reads get up to one node timeout more.
+    /// was noticed late, this process was stalled, and masters on the same machine may have been
+    /// stalled, too. Then the masters get the delay as extra time, at most one node timeout.
+    /// Masters that send faster than this process reads get up to one node timeout more.
     pub(crate) fn judge_deadline(
         &mut self,
         due: Instant,

@@ -1,4 +1,4 @@
-//! The listeners to what a master tells without being asked, and the subscription that they need.
+//! The listeners to the news of a master, and the subscription that they need.
 
 use std::{
     collections::BTreeMap,
@@ -8,17 +8,18 @@ use std::{
 
 use crate::core::protocol::identity::Ticket;
 
-/// A receiver of what masters tell without being asked. News may get lost, so it is only a hint.
+/// A receiver of the news that masters send without being asked. News may get lost, so it is only a
+/// hint.
 pub(crate) trait Listener: Send + Sync + fmt::Debug {
-    /// Handles news about `topic` from `master`. The news may be false: listeners of a key also
-    /// hear when a change may have been missed, as when the connection breaks.
+    /// Handles news about `topic` from `master`. The news may be false: listeners of a key are also
+    /// told when a change may have been missed, for example when the connection breaks.
     fn on_news(&self, master: usize, topic: &Topic);
 }
 
-/// Something that a master tells without being asked.
+/// News that a master sends without being asked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
-    /// The key changes: any client writes or deletes it, or it expires. A master tells this only
+    /// The key changes: any client writes or deletes it, or it expires. A master reports this only
     /// after a command that watches the key.
     Key(Arc<str>),
     /// It is the turn of the waiter with this ticket. A master publishes this on the channel of the

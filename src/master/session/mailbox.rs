@@ -114,7 +114,7 @@ impl Mailbox {
         self.is_busy.store(is_busy, Ordering::Relaxed);
     }
 
-    /// Tells `listener` of news about `topic`, on the current connection and all later ones.
+    /// Passes news about `topic` to `listener`, on the current connection and all later ones.
     pub(crate) fn listen(&self, topic: &Topic, listener: Weak<dyn Listener>) {
         let mut queue = self.queue.lock();
         queue.listeners.add(topic, listener);
@@ -139,7 +139,7 @@ impl Mailbox {
         }
     }
 
-    /// Passes news about each topic that `about` accepts on to its listeners.
+    /// For each topic that `about` accepts, passes news on to the listeners of the topic.
     pub(crate) fn tell_all(&self, about: impl Fn(&Topic) -> bool) {
         let listeners = self.queue.lock().listeners.all();
         for (topic, listener) in listeners {

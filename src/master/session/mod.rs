@@ -43,7 +43,7 @@ pub(crate) trait Transmit {
     fn send_change(&mut self, change: &Subscription);
 
     /// Asks the master to report the next change of each key that the next command reads. The
-    /// master answers this with a reply of its own.
+    /// master answers this with a separate reply.
     fn send_caching(&mut self);
 
     /// Returns whether something has arrived that was not read, such as the end of the stream. If
@@ -55,10 +55,11 @@ pub(crate) trait Transmit {
 /// supervisor, and has one connection after the other.
 ///
 /// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
-/// window of the connection has no room wait here, in order, for at most one node timeout. So do
-/// commands during the first dial after a connection that worked. [`Owed`] releases wait until they
-/// are sent, and get their votes up to one connect timeout later. If the master stops answering,
-/// the connection is given up, and these releases wait for the next connection.
+/// window of the connection has no room wait here, in order, for at most one node timeout. Commands
+/// also wait that long during the first dial after a connection that worked. [`Owed`] releases wait
+/// until they are sent, but get a failed vote if they wait for longer than one node timeout and one
+/// connect timeout. If the master stops answering, the connection is given up, and these releases
+/// wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) mailbox: Arc<Mailbox>,
@@ -66,8 +67,8 @@ pub(crate) struct Session {
     posts: Posts,
     /// The releases that have their votes and must still be sent.
     owed: Owed,
-    /// The releases that have waited for a node timeout, oldest first. They are sent before the
-    /// requests in `posts`.
+    /// The releases that could not be sent within a node timeout, oldest first. They are sent
+    /// before the requests in `posts`.
     late: VecDeque<Arc<Request>>,
     /// The end of the quarantine, if there is one.
     quarantined_until: Option<Instant>,
@@ -76,9 +77,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// The most unanswered commands of a master that is not busy.
+    /// A master with more unanswered commands than this counts as busy.
     const FEW: usize = 4;
-    /// The most requests that wait for room, apart from owed releases.
+    /// The largest number of requests that wait for room, apart from owed releases.
     const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
 
     pub(crate) fn new(mailbox: Arc<Mailbox>, config: MasterConfig) -> Self {
@@ -93,8 +94,8 @@ impl Session {
         }
     }
 
-    /// Notes that there is a connection, after a dial that has measured `round_trip` and found this
-    /// `loss`. `window` is the first window.
+    /// Notes that a dial has made a connection. The dial has measured `round_trip`, and `loss` is
+    /// the loss of data that it found. `window` is the first window.
     pub(crate) fn connect(
         &mut self,
         round_trip: Duration,
@@ -221,8 +222,8 @@ impl Session {
         self.link.sent.len() > before
     }
 
-    /// Returns when to act next, if no post and no reply comes before: to send, to end the
-    /// quarantine, or to call [`expire`](Self::expire).
+    /// Returns when to send, to end the quarantine or to call [`expire`](Self::expire) next, if no
+    /// post and no reply comes first.
     pub(crate) fn next_wake(&mut self) -> Option<Instant> {
         let mut next = self.link.next_deadline();
         if self.has_backlog() {
@@ -232,8 +233,8 @@ impl Session {
         next.into_iter().chain(self.quarantined_until).min()
     }
 
-    /// Judges a deadline at `due` that is over. Returns the time up to which deadlines count. See
-    /// [`Liveness`](link::Liveness::judge_deadline).
+    /// Judges a deadline at `due` that is over. Returns the time up to which deadlines may be
+    /// judged: see [`Liveness`](link::Liveness::judge_deadline).
     pub(crate) fn judge_deadline(&mut self, due: Instant) -> Option<Instant> {
         let (now, has_unread) = ((self.config.now)(), self.link.has_unread);
         self.link.liveness.judge_deadline(due, now, has_unread)
@@ -389,7 +390,7 @@ impl Session {
 /// The quarantine of the master: its beginning, its end and the time that is left. It goes on while
 /// the master is down.
 impl Session {
-    /// Notes that there is a connection, after a dial that found this `loss`.
+    /// Notes that there is a connection. `loss` is the loss of data that its dial found.
     fn quarantine(&mut self, loss: Option<DataLoss>) {
         let now = (self.config.now)();
         self.quarantined_until.take_if(|until| *until <= now);
@@ -434,8 +435,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// Casts the open votes: a runtime may drop this task, or the task may panic, while callers
-    /// wait.
+    /// Casts the open votes, because a runtime may drop this task, or the task may panic, while
+    /// callers wait.
     fn drop(&mut self) {
         // A panic may be unwinding this task already. Another one must not leave this method.
         shielded(|| drop(self.give_up(&Failure::Closed, &Failure::Closed)));

@@ -33,8 +33,8 @@ pub(crate) struct Owed {
 }
 
 impl Owed {
-    /// The most releases that are kept for one master. If there are more, the oldest are given up.
-    /// Their locks end on that master when their TTL is over.
+    /// The largest number of releases that are kept for one master. If there are more, the oldest
+    /// are given up. Their locks end on that master when their TTL is over.
     const MOST: usize = 32_768;
     /// The pause after an error reply.
     const PAUSE: Backoff =

@@ -36,7 +36,8 @@ impl Session {
         }
         let vote = request.command.vote(reply);
         let checked = check_role(reply);
-        // This comes before the vote, so that a caller whose round ends sees the new health.
+        // The health is updated before the vote is cast, so that a caller whose round ends sees the
+        // new health.
         let noted = caught(|| {
             if vote.vote.is_failure() && (sent.is_owed || request.is_owed_to(master)) {
                 let random = (self.config.random)();
@@ -57,7 +58,7 @@ impl Session {
 
     /// Notes what the answer to `verb` says about the master. After an error, the master counts as
     /// taking no locks until it grants a command that takes one. A server that is out of memory
-    /// still releases and extends locks, so other grants say nothing.
+    /// still releases and extends locks, so a grant of another command does not change this.
     fn note_fitness(&mut self, verb: Verb, vote: &Vote) {
         let health = &self.config.health;
         match vote {
@@ -165,8 +166,8 @@ impl Session {
     }
 
     /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
-    /// server refuses the command itself or does not know its script, and so has not executed the
-    /// command.
+    /// server has not executed the command, because it does not know the script, or denies the
+    /// plain command that was sent instead of the script.
     pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
         self.link.liveness.restart(now);
         self.link.sent.resend(self.mailbox.reports_changes())

@@ -17,7 +17,7 @@ use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVo
 /// process notices a deadline late, the master gets the delay as extra time, but at most one node
 /// timeout.
 pub(crate) trait VoteCounter: Send + Sync {
-    /// Counts a vote of `master`. `now` is the time, read after the vote was known.
+    /// Counts a vote of `master`. `now` is a time that was read after the vote was known.
     fn count(&self, master: usize, vote: SlotVote, now: Instant);
 
     /// Wakes the tasks that wait for the votes. Called after each vote, when its consequences are
@@ -75,7 +75,7 @@ impl<C: ?Sized> fmt::Debug for Request<C> {
 }
 
 /// A command as bytes, for masters that have its script. The bytes are the same for all masters.
-/// They need an allocation only if they are many, as for a lock with a long name.
+/// Only a long command, such as one for a lock with a long name, needs an allocation.
 pub(crate) struct Encoded {
     /// The script that a master must have.
     pub(crate) script: Option<&'static Script>,

@@ -80,7 +80,7 @@ fn any_event() -> impl Strategy<Value = Event> {
 
 proptest! {
     /// Every command gets a vote, whatever the server sends or does not send. The vote comes before
-    /// the times for the send and for the answer are over, or when the connection breaks.
+    /// the time limits of the send and of the answer are over, or when the connection breaks.
     #[test]
     fn every_command_gets_a_vote_by_its_deadline((window, events) in any_connection()) {
         check_votes(window, events)?;
@@ -394,7 +394,7 @@ fn a_release_outlives_connections() {
 }
 
 /// Something has arrived, perhaps the end of the stream. After a silence, it is read before
-/// anything is sent: the runtime may lag.
+/// anything is sent, because the runtime may lag behind the socket.
 #[test]
 fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
     for (silence, sent) in [(CONNECT - TIMEOUT, 1), (CONNECT, 0)] {
@@ -415,8 +415,8 @@ fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
     }
 }
 
-/// A connection that was silent before the command may have been forgotten on the way. The error
-/// says so, and the next command gets another connection.
+/// Something on the way to the master may have forgotten a connection that was silent before the
+/// command. The error reports the silence, and the next command gets another connection.
 #[test]
 fn a_connection_that_was_silent_is_given_up_sooner() {
     let long = CONNECT * 600;
@@ -483,7 +483,7 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
     }
 }
 
-/// A request waits for a node timeout. After that, a release is owed.
+/// A request waits for at most one node timeout. After that time, a release is owed.
 #[test]
 fn the_wait_for_a_dial_ends_in_time() {
     set_clock(Duration::ZERO);
