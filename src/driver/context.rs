@@ -310,8 +310,8 @@ impl Drop for PendingRelease {
 struct TimersEnd(Option<watch::Sender<()>>);
 
 impl Drop for TimersEnd {
-    /// Wakes all tasks that sleep. Their wakers are code of the program and may panic, and this
-    /// task may already be panicking.
+    /// Wakes all tasks that sleep. Their wakers are code of the program and may panic. Such a panic
+    /// is caught, because this task may already be panicking.
     fn drop(&mut self) {
         shielded(|| drop(self.0.take()));
     }

@@ -23,8 +23,8 @@ impl DistinctServers {
         Self(Arc::new(Mutex::new(vec![None; masters])))
     }
 
-    /// Notes that `master` is the server with `run_id`. Fails with the number of another master
-    /// that is the same server.
+    /// Notes that `master` is the server with `run_id`. If another master is the same server, fails
+    /// with the number of that master.
     pub(super) fn meet(&self, master: usize, run_id: &str) -> Result<(), usize> {
         let mut servers = self.0.lock();
         servers[master] = None;

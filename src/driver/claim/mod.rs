@@ -153,7 +153,7 @@ impl Claim {
     }
 
     /// Waits until the lock is lost. The lock also counts as lost when the timers end, because
-    /// nothing can then notice the end of its lease.
+    /// nothing can notice the end of its lease after that.
     pub(crate) async fn lost(&self) -> LostReason {
         let check = || match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),

@@ -1,4 +1,4 @@
-//! The side of a session that callers see: they post requests to a master, and listen to its news.
+//! The part of a session with which callers post requests to a master and listen to its news.
 
 use std::{
     any::Any,

@@ -52,14 +52,14 @@ pub(crate) trait Transmit {
 }
 
 /// The commands for one master, from the post to the vote. A session lasts as long as its
-/// supervisor, and has one connection after the other.
+/// supervisor, and has at most one connection at a time.
 ///
 /// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
 /// window of the connection has no room wait here, in order, for at most one node timeout. Commands
-/// also wait that long during the first dial after a connection that worked. [`Owed`] releases wait
-/// until they are sent, but get a failed vote if they wait for longer than one node timeout and one
-/// connect timeout. If the master stops answering, the connection is given up, and these releases
-/// wait for the next connection.
+/// also wait for up to one node timeout during the first dial after a connection that worked.
+/// [`Owed`] releases wait until they are sent, but get a failed vote if they wait for longer than
+/// one node timeout and one connect timeout. If the master stops answering, the connection is given
+/// up, and these releases wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) mailbox: Arc<Mailbox>,
