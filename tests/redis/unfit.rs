@@ -131,8 +131,8 @@ fn a_denied_command_in_a_script_counts_for_readiness() {
     });
 }
 
-/// No kind of lock works without scripts, so `ready` finds this out without a lock. A lock that is
-/// denied changes nothing, and the next `ready` does not take the master for a sound one.
+/// No kind of lock works without scripts, so `ready` finds this out without a lock. Neither a mutex,
+/// which is taken without a script, nor a lock that is denied makes the master ready.
 #[test]
 fn a_master_that_denies_scripts_is_not_ready() {
     with_masters(3, async |masters| {
@@ -141,15 +141,16 @@ fn a_master_that_denies_scripts_is_not_ready() {
         }
         let locks = coordinator(patient(), &masters);
         let denied = "to run the 'eval";
-        for _ in 0..2 {
+        for name in ["a", "b"] {
             let refused = locks.all_ready(Duration::from_secs(1)).await.unwrap_err();
             assert!(!refused.has_quorum(), "{refused}");
-            assert_unfit(&locks.health(), denied);
-            locks
-                .fair("r", &locks.owner())
-                .try_acquire()
-                .await
-                .unwrap_err();
+            assert!(refused.to_string().contains(denied), "{refused}");
+            drop(locks.mutex(name).try_acquire().await.unwrap());
+            let refused = locks.ready(Duration::ZERO).await.unwrap_err();
+            assert!(!refused.has_quorum(), "{refused}");
+            let fair = locks.fair("f", &locks.owner());
+            fair.try_acquire().await.unwrap_err();
+            locks.ready(Duration::ZERO).await.unwrap_err();
             assert_unfit(&locks.health(), denied);
         }
         for master in &masters[..2] {

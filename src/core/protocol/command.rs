@@ -140,7 +140,7 @@ impl Command {
     }
 
     /// Returns whether this command takes the lock or puts it back.
-    pub(in crate::core) fn is_acquisition(&self) -> bool {
+    pub(crate) fn is_acquisition(&self) -> bool {
         matches!(self.verb(), Verb::Acquire | Verb::Heal)
     }
 

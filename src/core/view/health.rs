@@ -38,12 +38,12 @@ pub struct MasterHealth {
     /// The error with which the master answers, such as `OOM` or `MISCONF`. Two kinds of servers
     /// have the state `Down` instead of an error: replicas, and servers that cannot write the key
     /// of the [quarantine](crate::Quarantine), for example because they never had memory for the
-    /// key. `None` after the master has granted a lock, or after [`Coordinator::ready`] found that
-    /// the master accepts locks.
+    /// key. `None` after the master has granted a lock, or after [`Coordinator::ready`] could write
+    /// a key there.
     ///
     /// An error about a key that the program may not use is not shown here, because it says nothing
-    /// about other keys. An error about a command that the program may not use is shown, even if
-    /// only one kind of lock needs the command.
+    /// about other keys. If a lock could not be acquired because the program may not use a command,
+    /// this error is shown, even if only one kind of lock needs the command.
     ///
     /// [`Coordinator::ready`]: crate::Coordinator::ready
     pub error: Option<Arc<str>>,

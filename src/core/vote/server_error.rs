@@ -18,7 +18,8 @@ pub(crate) enum ServerError {
     NoScript,
     /// Any other error of a command.
     Other,
-    /// The user may not run scripts, which each kind of lock needs.
+    /// The user may not run scripts, or the server has no command for it. Each kind of lock needs
+    /// scripts.
     ScriptsDenied,
     /// A temporary state of the server, such as `BUSY`.
     State,
@@ -45,11 +46,13 @@ const CODES: [(&str, ServerError); 9] = [
 /// The meanings of errors that have the code `ERR` or `NOPERM`, or no code. The words come from
 /// errors of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The first row whose words
 /// are in the error decides.
-const WORDS: [(&str, ServerError); 14] = [
+const WORDS: [(&str, ServerError); 16] = [
     // An error of the crate's scripts about a key. The name of the key may contain any word.
     ("ERR the key ", ServerError::Other),
     ("max number of clients", ServerError::MaxClients),
     ("nknown Redis command", ServerError::UnknownCommand),
+    ("nknown command 'EVAL", ServerError::ScriptsDenied),
+    ("nknown command `EVAL", ServerError::ScriptsDenied),
     ("nknown command", ServerError::UnknownCommand),
     ("nsupported command", ServerError::UnknownCommand),
     ("not allowed from script", ServerError::UnknownCommand),
@@ -109,10 +112,9 @@ impl ServerError {
             // Perhaps the user has the rights to other keys. After `NOSCRIPT`, the script is sent.
             Self::ChannelDenied | Self::KeyDenied | Self::NoScript => false,
             // Perhaps the program does not need the rights to inspect locks or to probe.
-            Self::CommandDenied | Self::UnknownCommand => {
+            Self::CommandDenied | Self::ScriptsDenied | Self::UnknownCommand => {
                 matches!(verb, Verb::Acquire | Verb::Heal)
             }
-            Self::ScriptsDenied => matches!(verb, Verb::Acquire | Verb::Heal | Verb::Probe),
             // A script may have failed because of a key of another program. A probe has its own
             // key.
             Self::Other => verb == Verb::Probe,
@@ -200,6 +202,14 @@ mod tests {
                 ServerError::ChannelDenied,
             ),
             ("ERR unknown command `HELLO`", ServerError::UnknownCommand),
+            (
+                "ERR unknown command `EVALSHA`, with args beginning with: `ab12`,",
+                ServerError::ScriptsDenied,
+            ),
+            (
+                "ERR unknown command 'EVAL', with args beginning with: 'return 1'",
+                ServerError::ScriptsDenied,
+            ),
             (
                 "@user_script: 3: Unknown Redis command called from Lua script",
                 ServerError::UnknownCommand,

@@ -75,10 +75,10 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
     round.until(look).await
 }
 
-/// Returns the answers in `round`. A denial of the question becomes a grant, unless the health of
-/// the master shows a denial of the same kind: the question may need a right that the program's
-/// locks do not need. The texts of the two denials are not compared, because they differ if a
-/// script was denied.
+/// Returns the answers in `round`. A denial of scripts counts, because each kind of lock needs
+/// scripts. Any other denial counts only if the master has also denied the last lock: the locks of
+/// the program may not need the right that the question needs. The kinds of the two denials are
+/// compared, and not the texts, because the denial of a script has another text.
 fn judged(masters: &Masters, round: &LiveRound) -> Votes {
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
@@ -86,6 +86,7 @@ fn judged(masters: &Masters, round: &LiveRound) -> Votes {
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
             && let denial = ServerError::of(error)
             && denial.is_denial()
+            && denial != ServerError::ScriptsDenied
             && health.error.as_deref().map(ServerError::of) != Some(denial)
         {
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));

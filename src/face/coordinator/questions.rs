@@ -23,7 +23,9 @@ impl Coordinator {
     /// master to write the key of the reserved name `quorlock:check`, which expires after a
     /// millisecond. So a master that refuses writes or scripts is not ready. Examples are a
     /// replica, and a server whose memory is full. The call asks again until enough masters can
-    /// vote. If the user has no right to use that key on a master, the master counts as ready.
+    /// vote. If the user lacks a right to that key or to a command such as `SET`, the master counts
+    /// as ready until it denies a lock for such a reason: the locks of the program may not need the
+    /// right.
     ///
     /// # Duration
     ///

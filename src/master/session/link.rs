@@ -210,7 +210,7 @@ impl Unanswered {
             Item::Request(later) => later.command.undoes(&request.command),
             Item::Subscription(_) | Item::Caching => false,
         };
-        let takes = request.command.verb().takes();
+        let takes = request.command.is_acquisition();
         if oldest.is_resent || takes && (self.len() > MOST || commands.any(undoes)) {
             return None;
         }
