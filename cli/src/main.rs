@@ -2,7 +2,8 @@
 
 use std::{env, process::ExitCode};
 
-use clap::{CommandFactory, Parser, error::ErrorKind};
+use clap::error::ErrorKind::{MissingRequiredArgument as Missing, UnknownArgument as Unknown};
+use clap::{CommandFactory, Parser};
 
 use crate::{
     args::{Args, Common, Verb},
@@ -114,14 +115,13 @@ fn not_parsed(mut error: clap::Error) -> Exit {
         return printed.map_or(Exit::Output, |()| Exit::Success);
     }
     let has = |word: &str| env::args_os().any(|arg| arg == word);
-    let kind = error.kind();
-    match has("--") {
-        _ if !matches!(
-            kind,
-            ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument
-        ) => {}
-        true if has("run") || has("hold") => complain("names stand before --, and begin with no -"),
-        false if has("run") => complain("put -- before the command: quorlock run NAME -- CMD"),
+    let is_long = error.to_string().contains("argument '--");
+    let names = "names stand before --, and begin with no -";
+    match (error.kind(), has("--")) {
+        (Missing | Unknown, false) if has("run") => {
+            complain("put -- before the command: quorlock run NAME -- CMD");
+        }
+        (Missing | Unknown, true) if (has("run") || has("hold")) && !is_long => complain(names),
         _ => {}
     }
     Exit::Usage

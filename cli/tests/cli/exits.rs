@@ -249,6 +249,8 @@ fn wrong_arguments_are_64() {
         let (_, _, err) = ended(&mut with(&masters, words));
         assert!(err.contains("names stand before --"), "{err}");
     }
+    let (_, _, err) = ended(&mut with(&masters, "run a --tll 5s -- true"));
+    assert!(!err.contains("names stand"), "{err}");
     let (_, _, err) = ended(&mut with(&masters, "run --wait -1s a -- true"));
     assert!(
         err.contains("is not a time, expected one such as 10s, 500ms or 1m"),
