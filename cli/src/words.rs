@@ -20,7 +20,7 @@ pub(crate) const ADVICE: &str = "run `quorlock doctor` with the same masters";
 pub(crate) fn in_words_of_the_file(text: &str) -> String {
     let text = without_errno(text)
         .replace(" or Builder::tls", "")
-        .replace(", and give MasterSpec::list the text", "")
+        .replace("give MasterSpec::list one text with", "put")
         .replace(
             " and max_ttl",
             ", and give all programs a longer --max-ttl or max_ttl",

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     future::Future,
-    io,
+    io, iter,
     pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -210,7 +210,10 @@ impl MasterSpec {
     /// Returns the URLs in a list, as they are written there. Commas and white space separate them.
     ///
     /// A part of the list without `://` belongs to the URL before it, because passwords and lists
-    /// of Sentinels may contain commas. A tab or a line break in a URL must be percent-encoded.
+    /// of Sentinels may contain commas. A tab or a line break in a URL must be percent-encoded. If
+    /// there is no URL between two commas, before the first or after the last, an empty text stands
+    /// for it, which [`Builder::build`](crate::Builder::build) refuses: perhaps a variable in the
+    /// list has no value.
     pub fn split(urls: &str) -> Vec<&str> {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
         let starts = urls.match_indices("://").map(|(at, _)| {
@@ -218,9 +221,15 @@ impl MasterSpec {
             before.len()
         });
         let bounds: Vec<_> = [0].into_iter().chain(starts).chain([urls.len()]).collect();
-        let parts = bounds.windows(2).map(|ends| &urls[ends[0]..ends[1]]);
-        let parts = parts.map(|part| part.trim_matches(is_separator));
-        parts.filter(|part| !part.is_empty()).collect()
+        let parts = bounds.windows(2).flat_map(|ends| {
+            let part = &urls[ends[0]..ends[1]];
+            let (url, after) = part.split_at(part.trim_end_matches(is_separator).len());
+            let is_between = !url.is_empty() && ends[1] < urls.len();
+            let missing = after.matches(',').count().saturating_sub(is_between.into());
+            let url = Some(url.trim_start_matches(is_separator)).filter(|url| !url.is_empty());
+            url.into_iter().chain(iter::repeat_n("", missing))
+        });
+        parts.collect()
     }
 
     /// Returns whether the connections to this master are encrypted.
@@ -323,10 +332,17 @@ mod tests {
     fn a_list_is_split_and_no_url_is_changed() {
         for (list, urls) in [
             ("", &[][..]),
-            (" , ", &[]),
+            (" \n", &[]),
+            (" , ", &[""]),
+            (",redis://a", &["", "redis://a"]),
+            ("redis://a,\n", &["redis://a", ""]),
+            (
+                "redis://a,,redis://b ,, , redis://c",
+                &["redis://a", "", "redis://b", "", "", "redis://c"],
+            ),
             ("redis://a", &["redis://a"]),
             (
-                "redis://a,redis://b\u{a0}redis://c,\n",
+                "redis://a,redis://b\u{a0}redis://c\n",
                 &["redis://a", "redis://b", "redis://c"],
             ),
             (

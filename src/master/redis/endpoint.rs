@@ -291,7 +291,8 @@ fn fault_of(url: &str) -> String {
         return "the path of its socket does not begin with /".to_owned();
     }
     if rest.contains("://") {
-        return "it is several URLs: put commas between them, and give MasterSpec::list the text"
+        return "it is several URLs: write each as a text of its own, or give MasterSpec::list one \
+                text with commas between them"
             .to_owned();
     }
     let server = rest.split(['/', '?']).next().unwrap_or_default();
@@ -452,7 +453,7 @@ mod tests {
             ("redis://:hunter2@a:0", "its port is 0: "),
             (
                 "redis://:hunter2@a,redis://b",
-                "it is several URLs: put commas between them, and give MasterSpec::list the text: ",
+                "it is several URLs: write each as a text of its own, or give MasterSpec::list one text with commas between them: ",
             ),
             (
                 "redis://:hunter2@a,b:6379",
