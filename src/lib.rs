@@ -78,13 +78,14 @@
 //! - `metrics` counts rounds, votes, waits and losses through the facade of the
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
-//! - `serde` makes [`SharedSettings`] and [`MasterSpec`] deserializable, for configuration files,
-//!   and reads and writes [`FencingToken`] as a number.
+//! - `serde` makes [`SharedSettings`] and [`MasterSpec`] deserializable, for configuration files.
+//!   It serializes and deserializes [`FencingToken`] as a number.
 //! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
 //!   async.
-//! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, a small Redis in the process
-//!   with fault injection, for your tests. This feature needs a C compiler, because it builds the
-//!   Lua interpreter that runs the crate's scripts. The examples on these pages use this feature.
+//! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, for your tests. A memory
+//!   master is a small Redis in the process, with fault injection. This feature needs a C compiler,
+//!   because it builds the Lua interpreter that runs the crate's scripts. The examples on these
+//!   pages use this feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
@@ -182,11 +183,11 @@ pub use tokio_rustls::rustls;
 pub mod __internals;
 
 /// Includes a page of `docs/`. The pages link to each other by labels. Each file defines its labels
-/// for readers outside rustdoc. This macro puts its own definitions before those of the file, so
-/// rustdoc uses them.
+/// for readers outside rustdoc. This macro puts definitions for rustdoc before those of the file.
+/// Rustdoc uses the first definition of a label.
 ///
 /// Pictures have labels, too. Rustdoc copies no files, so this macro defines the label of a picture
-/// as the picture itself, in a `data:` URI.
+/// as a `data:` URI that contains the picture.
 macro_rules! page {
     ($file:literal $(, $picture:literal)*) => {
         concat!(
@@ -231,11 +232,11 @@ macro_rules! page {
     };
 }
 
-/// The longer texts. Their examples are tested. The reading order: [`recipes`](docs::recipes),
-/// [`settings`](docs::settings), [`guarantees`](docs::guarantees),
+/// The longer texts. Their examples are tested. Read them in this order:
+/// [`recipes`](docs::recipes), [`settings`](docs::settings), [`guarantees`](docs::guarantees),
 /// [`operations`](docs::operations), [`algorithm`](docs::algorithm), [`fencing`](docs::fencing),
 /// [`proof`](docs::proof), [`comparison`](docs::comparison), [`interop`](docs::interop),
-/// [`compatibility`](docs::compatibility). For those who change the crate:
+/// [`compatibility`](docs::compatibility). To change the crate, also read
 /// [`architecture`](docs::architecture).
 pub mod docs {
     // The examples of this page are parts of the programs in `recipes/`.

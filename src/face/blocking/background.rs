@@ -1,4 +1,4 @@
-//! The type that wraps everything that blocks, and the background thread.
+//! The wrapper for async types, and the background thread.
 
 use std::{
     error::Error,
@@ -49,16 +49,16 @@ impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
     }
 }
 
-/// A handle of a thread with a runtime. The runtime has the timers of blocked calls, and the tasks
-/// of a coordinator that was built for blocking calls.
+/// A handle of a thread with a runtime. The timers of blocked calls use the runtime. If
+/// `build_blocking` started the thread, the tasks of the new coordinator also run on the runtime.
 ///
 /// The runtime is created and dropped on its own thread, because dropping a runtime in async code
 /// panics.
 #[derive(Clone)]
 pub(super) struct BackgroundThread {
     runtime: Handle,
-    /// Takes health events to the thread. The thread ends when all of these events have ended and
-    /// the last clone of this handle is dropped.
+    /// Sends streams of health events to the thread. The thread ends when all these streams have
+    /// ended and the last clone of this handle is dropped.
     pub(super) last_work: UnboundedSender<HealthEvents>,
 }
 
@@ -96,7 +96,7 @@ impl BackgroundThread {
         block_on(future)
     }
 
-    /// Blocks for at most `limit` until `future` is done.
+    /// Blocks until `future` is done, for at most `limit`.
     pub(super) fn wait_within<T>(
         &self,
         limit: Duration,
@@ -124,7 +124,7 @@ fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io
     let _ = started.send(Ok(runtime.handle().clone()));
     runtime.block_on(async {
         while let Some(mut events) = waits_for.recv().await {
-            // The events end after the supervisors have delivered everything.
+            // The stream ends after the supervisors have delivered everything.
             while events.next().await.is_some() {}
         }
     });
@@ -133,13 +133,13 @@ fn run(mut waits_for: UnboundedReceiver<HealthEvents>, started: &mpsc::Sender<io
 /// Polls `future` on this thread until it is done. In an async task, drops `future` without polling
 /// it.
 ///
-/// Unlike the functions of tokio that block, this one never panics.
+/// Unlike tokio's functions that block, this function never panics.
 fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
     if is_in_task() {
         return Err(BlockingError);
     }
     let mut future = pin!(future);
-    // This is not `thread::park`, because other code on this thread may use up its token.
+    // `thread::park` is not used here: other code on this thread may take the token of a wake-up.
     let (sender, woken) = mpsc::sync_channel(1);
     let waker = Waker::from(Arc::new(WakeUp(sender)));
     loop {
@@ -152,14 +152,15 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, BlockingError> {
 
 /// Returns whether this thread is polling an async task of tokio.
 ///
-/// Tokio limits the work of a task in one poll. Threads that may block have no such limit: plain
-/// threads, and those in `spawn_blocking` or `block_in_place`. So the limit shows whether this
-/// thread is polling a task.
+/// Tokio limits the work of a task in one poll. It sets no limit on threads that may block: plain
+/// threads, and threads in `spawn_blocking` or `block_in_place`. So a thread that reaches a limit
+/// is polling a task.
 fn is_in_task() -> bool {
-    /// More than the limit, which tokio keeps in a byte.
+    /// This number exceeds every limit, because tokio keeps the limit in a byte.
     const UNITS: usize = 256;
     let mut cx = Context::from_waker(Waker::noop());
-    // When `_units` is dropped, the task gets the units back, because no progress was made.
+    // When `_units` is dropped, the task gets all its units back, because `made_progress` is never
+    // called on `_units`.
     let Poll::Ready(_units) = poll_proceed(&mut cx) else {
         return true;
     };

@@ -52,11 +52,11 @@ impl Blocking<coordinator::Coordinator> {
         coordinator::Coordinator::builder()
     }
 
-    /// Wraps a lock of another coordinator, for example of [groups](crate::Groups). The calls of
-    /// the wrapped lock use the thread of this view.
+    /// Wraps a lock of another coordinator, for example a lock of [groups](crate::Groups). Calls of
+    /// the wrapped lock use the thread of this coordinator.
     ///
-    /// This method does not wrap a coordinator, because a coordinator makes its [own
-    /// view](crate::Coordinator::blocking):
+    /// This method accepts no coordinator, because every coordinator makes its [own
+    /// view](crate::Coordinator::blocking). The following does not compile:
     ///
     /// ```compile_fail,E0308
     /// # fn wraps(view: &quorlock::blocking::Coordinator, locks: &quorlock::Groups) {
@@ -110,7 +110,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.break_held(inspection))
     }
 
-    /// Waits for at most `limit` until a majority of masters can vote: see
+    /// Waits until a majority of masters can vote, for at most `limit`: see
     /// [`ready`](crate::Coordinator::ready).
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Blocking<coordinator::Coordinator> {
         self.thread.wait(self.inner.ready(limit))?
     }
 
-    /// Waits for at most `limit` until all masters can vote: see
+    /// Waits until all masters can vote, for at most `limit`: see
     /// [`all_ready`](crate::Coordinator::all_ready).
     ///
     /// # Errors
@@ -149,12 +149,12 @@ impl Blocking<coordinator::Coordinator> {
     }
 
     /// Refuses new acquisitions, and blocks until all posted releases are delivered: see
-    /// [`close`](crate::Coordinator::close). If masters are down, this may take the longest TTL in
-    /// use, so prefer [`close_within`](Self::close_within).
+    /// [`close`](crate::Coordinator::close). If masters are down, the call may take as long as the
+    /// longest TTL in use, so prefer [`close_within`](Self::close_within).
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. Then the coordinator is not closed.
+    /// [`BlockingError`]. The coordinator was not closed.
     pub fn close(&self) -> Result<(), BlockingError> {
         self.thread.wait(self.inner.close())
     }
@@ -162,12 +162,12 @@ impl Blocking<coordinator::Coordinator> {
     /// Closes the coordinator as [`close`](Self::close) does, but waits for at most `limit`.
     /// Returns whether all posted releases were delivered in that time.
     ///
-    /// Call it at the end of `main`, so that the releases of dropped guards arrive. If it returns
-    /// `false`, the thread goes on to deliver them while the program runs.
+    /// Call this method at the end of `main`, so that the releases of dropped guards arrive. If the
+    /// result is `false`, the delivery continues while the program runs.
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. Then the coordinator is not closed.
+    /// [`BlockingError`]. The coordinator was not closed.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -37,7 +37,7 @@ impl Blocking<lock::Lock> {
         self.guard(self.inner.try_acquire())
     }
 
-    /// Waits for about `limit` until the lock is acquired: see
+    /// Waits until the lock is acquired, for at most about `limit`: see
     /// [`acquire_within`](crate::Lock::acquire_within).
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Blocking<lock::Lock> {
     /// - [`Acquire`](RunError::Acquire): the lock was not acquired, and `body` did not run.
     /// - [`Body`](RunError::Body): the body returned this error. The lock may have been lost by
     ///   then.
-    /// - [`Lost`](RunError::Lost): the body returned a value, but the lock was lost before that.
+    /// - [`Lost`](RunError::Lost): the lock was lost before the body returned a value.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -95,7 +95,7 @@ impl Blocking<lock::Lock> {
         if outcome.is_ok() {
             guard.ensure_held()?;
         }
-        // As in the async `run`, the result of the body counts, whether or not the release is
+        // As in the async `run`, the result of the body is returned, whether or not the release is
         // confirmed.
         let _ = guard.release();
         outcome
@@ -145,7 +145,7 @@ impl Blocking<lock::Lock> {
         self.thread.view(self.inner.renewal(renewal))
     }
 
-    /// Keeps others from the lock until `time` after its acquisition: see
+    /// Keeps others from the lock until `time` has passed since its acquisition: see
     /// [`min_hold`](crate::Lock::min_hold).
     pub fn min_hold(self, time: Duration) -> Self {
         self.thread.view(self.inner.min_hold(time))
@@ -186,16 +186,17 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. This has no effect on the lock.
+    /// [`BlockingError`]. The lock is not affected.
     pub fn lost(&self) -> Result<LostError, BlockingError> {
         self.thread.wait(self.inner.lost())
     }
 
-    /// Blocks for at most `limit` until the lock is lost. Returns `None` if the lock is still held.
+    /// Blocks until the lock is lost, for at most `limit`. Returns `None` if the lock is still
+    /// held.
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. This has no effect on the lock.
+    /// [`BlockingError`]. The lock is not affected.
     pub fn lost_within(&self, limit: Duration) -> Result<Option<LostError>, BlockingError> {
         self.thread.wait_within(limit, self.inner.lost())
     }
@@ -205,7 +206,7 @@ impl Blocking<guard::Guard> {
     ///
     /// # Errors
     ///
-    /// [`BlockingError`]. This has no effect on the lock.
+    /// [`BlockingError`]. The lock is not affected.
     pub fn settled(&self) -> Result<Votes, BlockingError> {
         self.thread.wait(self.inner.settled())
     }

@@ -1,9 +1,9 @@
 //! The coordinator, the lock and the guard for code without async.
 //!
-//! Each type of this module wraps the async type of the same name in a [`Blocking`], and has the
-//! methods of that type that do not wait. A method of this module hides the async method of the
-//! same name. It does what that method does, with the same errors and guarantees, but blocks the
-//! calling thread until it is done.
+//! Each type of this module wraps the async type of the same name in a [`Blocking`]. The methods of
+//! the async type that do not wait can be called on the wrapper. A method of the wrapper hides the
+//! async method of the same name. The method of the wrapper has the same effect, errors and
+//! guarantees, but blocks the calling thread until it is done.
 //!
 //! ```
 //! use std::{io, time::Duration};
@@ -63,9 +63,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! With [groups of masters](crate::Groups), make one such view of one of their coordinators, no
-//! matter which. Its method [`with`](Coordinator::with) wraps the locks of all groups. A program
-//! without async starts a runtime for the groups, and closes the groups in that runtime.
+//! With [groups of masters](crate::Groups), make one view of the coordinator of any group. The
+//! method [`with`](Coordinator::with) of this view wraps the locks of all groups. A program without
+//! async starts a runtime for the groups, and closes the groups in that runtime.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -87,10 +87,9 @@
 //! it sends anything. Methods that block work in `spawn_blocking`, in `block_in_place`, and in
 //! threads that have merely entered a runtime.
 //!
-//! Tokio does not tell whether a thread runs a task inside `tokio::task::unconstrained`, and other
-//! executors do not tell whether a thread runs a task. In such a task, a method of this module
-//! blocks the executor. If this executor also runs the async coordinator of a view, the method may
-//! wait forever.
+//! This module does not notice a task inside `tokio::task::unconstrained`, or a task of an executor
+//! other than tokio. In such a task, a method of this module blocks the executor. If this executor
+//! also runs the async coordinator of a view, the method may wait forever.
 
 pub use self::{
     background::Blocking,

@@ -27,7 +27,8 @@ pub(super) fn read(mut settings: SharedSettings) -> Result<SharedSettings, Confi
         let none = wrong("a cert_file", WITHOUT_AUTHORITIES);
         return own.map_or(Ok(settings), |_| Err(none));
     };
-    // Without a master that uses TLS, the connections would be plain, and nobody would notice.
+    // A `ca_file` without a master that uses TLS is an error. Otherwise, the connections would be
+    // plain, and nobody would notice.
     let mut masters = settings.masters.iter().chain(&settings.leaving);
     if !masters.any(MasterSpec::uses_tls) {
         let reason = "needs a master with TLS: write rediss:// in the URLs";

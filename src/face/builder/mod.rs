@@ -57,8 +57,8 @@ impl Coordinator {
 /// [environment](Self::from_env).
 ///
 /// [`build`](Self::build) returns the first error in the settings, before anything is sent. A
-/// setting that cannot be used stays an error, even if it is set again. The settings may be made in
-/// any order.
+/// setting that cannot be used stays an error, even if it is set again. The order of the settings
+/// does not matter.
 ///
 /// # Defaults
 ///
@@ -97,7 +97,7 @@ impl Builder {
     /// the URL, and give the certificates with [`tls`](Self::tls).
     ///
     /// Masters must be independent servers without replication between them. Use three or five
-    /// masters. An even number of masters survives as many failures as one master fewer.
+    /// masters. An even number of masters tolerates no more failures than the odd number below it.
     pub fn master(mut self, master: impl Into<MasterSpec>) -> Self {
         self.masters.push(master.into());
         self
@@ -109,7 +109,8 @@ impl Builder {
         self
     }
 
-    /// Adds the masters that programs leave while the masters are changed: all old masters.
+    /// Adds all masters of the old list, for the time in which programs change from that list to a
+    /// new one.
     ///
     /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of the old
     /// masters. So locks of this program exclude those of programs with only the old masters, and
@@ -117,8 +118,8 @@ impl Builder {
     /// other only if the change follows the [order of
     /// steps](crate::docs::operations#change-the-masters).
     ///
-    /// A master whose address is in both lists is asked once, with the URL in `masters`, and counts
-    /// in each list. Both lists together may have at most 64 masters.
+    /// A master whose address is in both lists is asked once, with the URL in `masters`. Its vote
+    /// counts in both lists. Both lists together may have at most 64 masters.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -138,9 +139,9 @@ impl Builder {
     /// Sets how long a lock lives on the masters unless it is extended or released. Defaults to
     /// 10 s. A lock can have a [TTL of its own](crate::Lock::ttl).
     ///
-    /// A longer TTL means fewer renewals, and a longer wait for others after a holder has died. The
-    /// TTL must be longer than the sum of the node timeout and the drift allowance. Masters count
-    /// in milliseconds, so fractions of a millisecond are cut off.
+    /// A longer TTL means fewer renewals, but others wait longer after a holder has died. The TTL
+    /// must be longer than the sum of the node timeout and the drift allowance. Masters count in
+    /// milliseconds, so fractions of a millisecond are cut off.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.set(Ttl::whole(ttl), |config| &mut config.ttl)
     }
@@ -155,9 +156,9 @@ impl Builder {
     /// master with a longer round trip never votes in time.
     ///
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master. If the connection was silent for a second before a command that is no extension,
-    /// it is closed after one node timeout. The connection is also closed after thirty node
-    /// timeouts without a complete reply.
+    /// the master. The connection is closed after one node timeout if it was silent for a second
+    /// before the unanswered command, and that command is not an extension. The connection is also
+    /// closed after thirty node timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("node timeout", timeout, 60).map(NodeTimeout::Fixed);
         self.set(timeout, |config| &mut config.node_timeout)
@@ -166,10 +167,10 @@ impl Builder {
     /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
     /// from 1 ms to 60 s. Defaults to 1 s.
     ///
-    /// The first commands of a coordinator wait for its first connections. They wait for at most
-    /// this time, and stop earlier if their outcome is certain. If a connection breaks after it has
-    /// worked for a second, the commands that were not sent wait for the next connection, for at
-    /// most a node timeout. After a failed dial, commands fail at once.
+    /// The first commands of a coordinator wait for its first connections, for at most this time.
+    /// The wait ends earlier if the outcome of the commands is certain. If a connection breaks
+    /// after it has worked for a second, the commands that were not sent wait for the next
+    /// connection, for at most a node timeout. After a failed dial, commands fail at once.
     ///
     /// If the lookup of a host takes longer than this time, the lookup goes on, and a later dial
     /// uses its result. If a host has several addresses, each address that does not answer delays
@@ -184,18 +185,18 @@ impl Builder {
     ///
     /// The drift allowance is this part of the TTL, and 2 ms more for the granularity of Redis'
     /// expiry. The drift allowance is subtracted from every validity. The setting must cover the
-    /// errors of a master's wall clock and of the client's clock together. Use at least 1,000: time
-    /// daemons that slew two clocks in opposite directions make them run apart by that much. Use
-    /// 100,000 if a time daemon may slew a clock by more than the default. By default, chrony slews
-    /// a clock by up to 8.3 % to correct a large error.
+    /// errors of a master's wall clock and of the client's clock together. Use at least 1,000: the
+    /// rates of two clocks differ by that much if time daemons slew them in opposite directions.
+    /// Use 100,000 if a time daemon may slew a clock by more than the default. By default, chrony
+    /// slews a clock by up to 8.3 % to correct a large error.
     pub fn drift_ppm(self, ppm: u32) -> Self {
         self.set(Drift::from_ppm(ppm), |config| &mut config.drift)
     }
 
-    /// Sets the bounds of the random delay between two attempts, up to 1 h. Defaults to 10 ms and
-    /// 200 ms. The delay applies when a waiter cannot wait for a change of the lock. This is the
-    /// case if too few masters answered, if the vote was split, or if only masters that report no
-    /// changes refused the lock.
+    /// Sets the bounds of the random delay between two attempts. Defaults to 10 ms and 200 ms. Each
+    /// bound is at most 1 h. The delay applies when a waiter cannot wait for a change of the lock:
+    /// if too few masters answered, if the vote was split, or if none of the masters that refused
+    /// the lock reports changes.
     ///
     /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
     /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
@@ -205,13 +206,13 @@ impl Builder {
         self.set(delays, |config| &mut config.retry)
     }
 
-    /// Sets the bounds of a random time, up to 1 h. Defaults to 500 ms and 1.5 s. A waiter tries
-    /// again after this time, even if no master has reported a change of the lock. The setting does
-    /// not apply to locks with queues.
+    /// Sets the bounds of the random time after which a waiter tries again, even if no master has
+    /// reported a change of the lock. Defaults to 500 ms and 1.5 s. Each bound is at most 1 h. The
+    /// setting does not apply to locks with queues.
     ///
-    /// Masters report every release, also those by other libraries, and the waiter has a timer for
-    /// the TTL. So polls matter only if something is unusual: for example, if a proxy swallows a
-    /// report, or if a master has the key of a client that died.
+    /// Masters report every release, also a release by another library, and the waiter has a timer
+    /// for the TTL. So polls matter only if something is unusual: for example, if a proxy swallows
+    /// a report, or if a client died and left its key on a master.
     ///
     /// Every poll costs each master three commands, and may split the vote of other clients. For
     /// each name, only one waiter of a coordinator polls. So the default costs each master about
@@ -226,8 +227,8 @@ impl Builder {
     /// Waiters of this crate are told of each release, so they usually win against clients of
     /// libraries that poll for the same locks. With `true`, waiters are told nothing: they ask
     /// again after a [`retry_delay`](Self::retry_delay), which should be about the delay of those
-    /// clients. Set this in all programs of this crate that share locks with such clients. The
-    /// setting does not apply to locks with queues.
+    /// clients. Set `true` in all programs that use this crate and share locks with such clients.
+    /// The setting does not apply to locks with queues.
     pub fn waiters_poll(self, poll: bool) -> Self {
         self.set(Ok(poll), |config| &mut config.waiters_poll)
     }
@@ -235,11 +236,11 @@ impl Builder {
     /// Sets how long a lock is renewed while its guard lives. Defaults to
     /// [`Renewal::Unlimited`]. A lock can have a [setting of its own](crate::Lock::renewal).
     ///
-    /// There is no default limit: it would take the lock from a long job in the middle of its work,
-    /// and only a program knows how long its jobs may take. The lock of a process that ends, or
-    /// that no master hears from, ends with its TTL in any case. So the limit is only for tasks
-    /// that hang and keep a guard. Set the limit to more than the longest work. Without a limit,
-    /// [break](crate::Coordinator::break_held) such a lock by hand.
+    /// There is no default limit, because a limit would take the lock from a long job in the middle
+    /// of its work. Only a program knows how long its jobs may take. If a process ends, or is cut
+    /// off from all masters, its locks end with their TTL in any case. So the limit is only for
+    /// tasks that hang and keep a guard. Set the limit to more than the longest work. Without a
+    /// limit, [break](crate::Coordinator::break_held) such a lock by hand.
     pub fn renewal(self, renewal: Renewal) -> Self {
         self.set(Ok(renewal), |config| &mut config.renewal)
     }
@@ -266,7 +267,7 @@ impl Builder {
     /// the default is 366 days.
     ///
     /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
-    /// and for at least 3 s. All clients of the masters must use the same value.
+    /// but for at least 3 s. All clients of the masters must use the same value.
     pub fn max_ttl(self, max_ttl: Duration) -> Self {
         self.set(Ttl::whole(max_ttl).map(Some), |config| &mut config.max_ttl)
     }
@@ -293,10 +294,10 @@ impl Builder {
     /// Masters store the name with every lock: after the token of a mutex, and at the end of the
     /// [ID](crate::Owner::id) of an owner. All users with read access to the locks can read the
     /// name, so it must not contain a secret. Another client may store any name, so a name proves
-    /// nothing. The name of every connection to a Redis master ends with this name, after an ID of
-    /// the lists of masters, an ID of the key template, and the longest TTL in milliseconds:
-    /// `quorlock:380f0cf4a1f8149b:26610b92:60000:web-3/812`. See
-    /// [`ConnectionName`](crate::tools::ConnectionName).
+    /// nothing. This name is also the last part of the name of every connection to a Redis master:
+    /// `quorlock:380f0cf4a1f8149b:26610b92:60000:web-3/812`. Between `quorlock` and this name are
+    /// an ID of the lists of masters, an ID of the key template, and the longest TTL in
+    /// milliseconds. See [`ConnectionName`](crate::tools::ConnectionName).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -320,10 +321,10 @@ impl Builder {
         self.set(name, |config| &mut config.client_name)
     }
 
-    /// Sets a name that tells this coordinator from others in the program. The name is the value of
-    /// the label `label` in the metrics of its masters, and stands in log messages about masters
-    /// and majorities and in [`MasterHealth::label`](crate::MasterHealth::label). Defaults to no
-    /// label.
+    /// Sets a name that tells this coordinator from others in the program. The metrics of its
+    /// masters have a label `label` with this name.
+    /// [`MasterHealth::label`](crate::MasterHealth::label) is this name, too, and log messages
+    /// about masters and majorities contain it. Defaults to no label.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.set(Ok(Some(label.into().into())), |config| &mut config.label)
     }
@@ -365,7 +366,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// A [`ConfigError`], except those about a single lock. Nothing was sent.
+    /// Any [`ConfigError`] except the errors about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let listed = Listed::parse(self.masters.clone(), self.leaving.clone())?;
         let opener = self.opener(listed.lists_id())?;

@@ -32,7 +32,8 @@ use crate::{
 pub(crate) struct Opener {
     pub(super) config: Config,
     pub(super) lists_id: ListsId,
-    /// The coordinators share these owners, so each accepts owners that another one made.
+    /// All coordinators share these owners, so each coordinator accepts an owner that another
+    /// coordinator made.
     pub(super) owners: Arc<Owners>,
     pub(super) runtime: Handle,
     #[cfg(feature = "tls")]
@@ -166,17 +167,17 @@ fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, Co
 
 impl MasterSpec {
     /// Opens a connection to the master as a coordinator does, and logs in. Gives up after `limit`.
-    /// `name` is the name of the connection that `CLIENT LIST` shows. A name with spaces or
-    /// characters that are not ASCII is not used.
+    /// `name` is the name of the connection that `CLIENT LIST` shows. If `name` has a space or a
+    /// character that is not ASCII, the connection has no name.
     ///
-    /// The stream speaks RESP3, and the database is selected. Tracking of keys is on, with `OPTIN`,
-    /// if the user has the right to do that. A client of your own can use the stream, for example
+    /// The stream speaks RESP3, and the database is selected. If the user has the right to track
+    /// keys, tracking is on, with `OPTIN`. A client of your own can use the stream, for example
     /// `redis::aio::MultiplexedConnection::new`. With `RedisConnectionInfo::default()`, that client
     /// does not log in a second time. For TLS with settings of your own, see [`tls`](Self::tls).
     /// The stream does not follow a failover that Sentinels announce later.
     ///
-    /// This method sends no other commands. It does not ask whether the master restarted, so it
-    /// hides no restart from the [quarantine](crate::Quarantine) of the next coordinator. Dropping
+    /// This method sends no other commands. It does not ask whether the master restarted, so the
+    /// [quarantine](crate::Quarantine) of the next coordinator still notices a restart. Dropping
     /// the future closes the connection.
     ///
     /// # Errors

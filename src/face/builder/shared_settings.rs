@@ -29,11 +29,12 @@ use crate::{
 /// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
 /// between the URLs. A variable that is empty counts as unset. With the feature `serde`, the type
 /// is deserializable, and a key that is not known is an error. The error of a parser may show a
-/// line of the file, so write no password into it: use [`password_file`](Self::password_file).
+/// line of the file, so write no password into the file: use
+/// [`password_file`](Self::password_file).
 ///
 /// The password is not among the fields. It is the content of
 /// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`. Masters
-/// whose URLs have a password do not get this one. A line break at the end of the password does not
+/// whose URLs have a password keep that password. A line break at the end of the password does not
 /// count.
 ///
 /// ```
@@ -64,8 +65,8 @@ pub struct SharedSettings {
     /// The user of masters whose URLs have no password. `None`: the default user.
     pub user: Option<String>,
     /// The file whose only line is the password of masters whose URLs have none. A relative path
-    /// begins in the working directory. In a set of the command line, it begins in the directory of
-    /// the file of the sets.
+    /// begins in the working directory. In the configuration file of the command line, it begins in
+    /// the directory of that file.
     pub password_file: Option<PathBuf>,
     /// The authorities that may sign the certificates of `rediss://` masters, in PEM form (feature
     /// `tls`). The file takes precedence over [`Builder::tls`]. `None`: the authorities of the
@@ -135,8 +136,8 @@ impl SharedSettings {
 
     /// Reads the password and the certificates, and gives them to the masters, but not to masters
     /// that are set later. The returned settings name no user and no file any more.
-    /// [`builder`](Self::builder) does all of this, too, so only a program that uses the masters
-    /// without a builder, for example to check them, needs `read_files`.
+    /// [`builder`](Self::builder) does all of this, too. So only a program that uses the masters
+    /// without a builder needs `read_files`, for example to check the masters.
     ///
     /// # Errors
     ///
@@ -183,7 +184,7 @@ impl SharedSettings {
     }
 
     /// Reads the password and the certificates, and returns a builder with these settings. All
-    /// methods of the builder still work.
+    /// methods of the builder can still be called.
     ///
     /// # Errors
     ///
@@ -211,8 +212,9 @@ impl Builder {
     /// line reads the same variables: `QUORLOCK_MASTERS`, which must be set, `QUORLOCK_LEAVING`,
     /// `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and others.
     ///
-    /// If all programs use this method, an operator can change the masters, and what else all
-    /// programs must agree on, without new code. All methods of the builder still work.
+    /// If all programs use this method, an operator can change the settings on which all programs
+    /// must agree, such as the masters, without new code. All methods of the builder can still be
+    /// called.
     ///
     /// # Errors
     ///
@@ -236,7 +238,8 @@ impl Builder {
     }
 }
 
-/// The default, even if the TTL is longer, because other programs do not know that TTL.
+/// The default of `max_ttl`. A longer TTL does not change it, because other programs do not know
+/// that TTL.
 const MAX_TTL: Duration = Duration::from_secs(60);
 const MASTERS: &str = "QUORLOCK_MASTERS";
 const PASSWORD: &str = "QUORLOCK_PASSWORD";
@@ -248,8 +251,8 @@ const SETTINGS: &str = "QUORLOCK_MASTERS QUORLOCK_LEAVING QUORLOCK_USER QUORLOCK
 /// The variables that `quorlock run` sets.
 const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_DEADLINE_MS QUORLOCK_FENCING_TOKEN \
     QUORLOCK_SLOT";
-/// Parts of the names of variables in which Kubernetes describes a service, and of variables for
-/// tests.
+/// A variable with one of these parts in its name is ignored, because it describes a Kubernetes
+/// service or is for tests.
 const FOREIGN: [&str; 3] = ["_SERVICE_", "_PORT", "_TEST_"];
 
 /// Creates the error for a place whose value cannot be used. `reason` must show no part of the
@@ -266,8 +269,8 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
 ///
 /// # Errors
 ///
-/// [`ConfigError::Shared`] names a variable that is probably misspelt. The variable would have no
-/// effect, and two programs could hold one lock.
+/// [`ConfigError::Shared`] names a variable that is probably misspelt. If the variable were
+/// ignored, programs could have different settings, and two of them could hold one lock.
 pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
     let set = env::vars_os().filter(|(_, value)| !value.is_empty());
     sorted(set.filter_map(|(name, _)| name.into_string().ok()))
@@ -306,7 +309,7 @@ fn parsed<T>(
     value.transpose().map_err(|reason| wrong(place, reason))
 }
 
-/// Returns the masters in the URLs of an environment variable.
+/// Returns the masters whose URLs are in an environment variable.
 fn masters(urls: String) -> Result<Vec<MasterSpec>, String> {
     let masters = MasterSpec::list(&urls);
     for (number, master) in (1..).zip(&masters) {
@@ -316,7 +319,8 @@ fn masters(urls: String) -> Result<Vec<MasterSpec>, String> {
     Ok(masters)
 }
 
-/// Reads a time such as `500ms`, or `5` for seconds, as `flock` and `timeout` do.
+/// Reads a time such as `500ms`. A number without a unit means seconds, as for `flock` and
+/// `timeout`.
 pub fn time(text: &str) -> Result<Duration, &'static str> {
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
