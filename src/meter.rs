@@ -38,7 +38,8 @@ impl<M> By<M> {
 }
 
 impl<M> By<By<M>> {
-    /// Returns the series of the two values, if both are known.
+    /// Returns the series for a value of the first label and a value of the second, if both are
+    /// known.
     pub(crate) fn at_both(&self, first: &str, second: &str) -> Option<&M> {
         self.at(first)?.at(second)
     }

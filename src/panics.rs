@@ -1,5 +1,5 @@
-//! Panics that must not spread: those of code of the program (wakers, `tracing` subscribers,
-//! metrics recorders), and those of tokio, whose timers panic outside of a runtime.
+//! Catches panics that must not spread. They come from code of the program (wakers, `tracing`
+//! subscribers, metrics recorders), or from timers of tokio, which panic outside of a runtime.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -8,8 +8,9 @@ use std::{
 
 /// Runs `step`, which may call code of the program. Returns the panic, if there is one.
 ///
-/// Few places need this function. Elsewhere, a panic may end a task of a coordinator, which closes
-/// the coordinator. Every open vote is cast before that, so that no call waits forever.
+/// Few places need this function. Elsewhere, a panic may end a task of a coordinator. The end of
+/// the task closes the coordinator, but every open vote is cast first, so that no call waits
+/// forever.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(step))
 }

@@ -6,7 +6,7 @@ use super::wire::Wire;
 
 #[derive(Clone)]
 pub(super) enum Address {
-    /// The text, and what opens a stream to the server.
+    /// The text of the address, and a function that opens a stream to the server.
     Given(Arc<str>, Connect),
     #[cfg(feature = "sentinel")]
     Sentinels(Sentinels),
@@ -21,9 +21,9 @@ pub(super) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 pub(crate) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Send>>;
 
 impl Address {
-    /// Returns the host and port, or the path, or the service with a Sentinel. The user and the
-    /// database are not part of this text. If two URLs differ only in these two, they name the same
-    /// server.
+    /// Returns the address as text: the host and port, the path, or the service and a Sentinel. The
+    /// text has neither the user nor the database, because two URLs that differ only in the user or
+    /// the database are URLs of one server.
     pub(super) fn text(&self) -> Arc<str> {
         match self {
             Self::Given(address, _) => address.clone(),
@@ -118,7 +118,7 @@ impl Sentinels {
         format!("sentinel:{}@{first}", self.service).into()
     }
 
-    /// Returns the address of a server at this place: a Sentinel or a master.
+    /// Returns the address of the Sentinel or the master at `host` and `port`.
     pub(super) fn address_of(&self, host: String, port: u16) -> Address {
         match self.uses_tls {
             #[cfg(feature = "tls")]

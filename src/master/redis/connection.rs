@@ -34,12 +34,12 @@ pub(crate) struct RedisConnection {
     pub(crate) round_trip: Duration,
     /// `true` if the server reports changes of keys.
     pub(crate) reports_changes: bool,
-    /// The times to update when bytes come from the server.
+    /// Each entry is set to the current time when bytes come from the server.
     pub(super) last_heard: Vec<LastHeard>,
-    /// The command with which the server releases mutexes, if it has one.
+    /// The server's own command for the release of a mutex, if the server has such a command.
     native: Option<NativeRelease>,
-    /// Set once the server has refused the command `native`. The user may lack the right to it, or
-    /// a proxy may have passed the connection on to another server.
+    /// Set once the server has refused the command `native`. The user may lack the right to run it,
+    /// or a proxy may have passed the connection on to another server.
     is_native_refused: bool,
     /// The scripts whose texts were sent. A text is sent when its script is first used, because
     /// each script that a server keeps slows down all others a little.
@@ -80,7 +80,8 @@ impl RedisConnection {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
         #[cfg(feature = "sentinel")]
         if let Some(moved) = &mut self.moved {
-            // The old master may live on. It must not get commands from the kernel's buffers.
+            // The old master may still run. It must not get the commands that are in the kernel's
+            // buffers.
             if let Poll::Ready(why) = moved.as_mut().poll(cx) {
                 self.wire.forget_unsent();
                 self.moved = None;
@@ -102,7 +103,7 @@ impl RedisConnection {
                 on_push(frame, session, now)
             } else {
                 let mut reply = reply(frame);
-                // The usual replies mean the same whether or not a release needs the script.
+                // The usual replies have the same meaning for a native release and for a script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
                 let native = self
                     .native
@@ -175,8 +176,8 @@ pub(super) enum NativeRelease {
 impl NativeRelease {
     pub(super) const ALL: [Self; 2] = [Self::Delex, Self::Delifeq];
 
-    /// Returns the name of the command. The name alone, as a command, asks whether a server has the
-    /// command.
+    /// Returns the name of the command. If only the name is sent, without arguments, the reply
+    /// shows whether the server has the command.
     pub(super) fn name(self) -> &'static [u8] {
         match self {
             Self::Delex => b"DELEX",
@@ -196,8 +197,8 @@ impl NativeRelease {
         }
     }
 
-    /// Appends the command. It is encoded anew for each master, so the words that never change are
-    /// ready bytes.
+    /// Appends the command. The words that never change are ready bytes, because the command is
+    /// encoded anew for each master.
     pub(super) fn encode(self, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
         let [first, then]: [&[u8]; 2] = match self {
             Self::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],
@@ -220,7 +221,7 @@ fn oldest_is_plain_release(session: &Session) -> bool {
     oldest.is_some_and(|request| request.command.plain_release().is_some())
 }
 
-/// Returns whether the server refuses the command itself. A release then needs the script.
+/// Returns whether the server refuses to run the command at all. A release then needs the script.
 fn is_denial(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Error(error) if ServerError::of(error).is_denial())
 }
@@ -234,7 +235,8 @@ fn on_reply(
     now: Instant,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
-    /// No command is sent again while this many bytes wait to be written, because scripts are long.
+    /// While this many bytes wait to be written, no command is sent again, because the text of its
+    /// script is long.
     const MOST: usize = 1024 * 1024;
     // A server may lack a script whose text was sent: it has restarted behind a proxy, someone has
     // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is

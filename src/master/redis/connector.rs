@@ -131,8 +131,8 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Returns the addresses in their order, but alternates between IPv6 and IPv4. Usually, either all
-/// addresses of one of the two fail, or none.
+/// Returns the addresses in their order, but alternates between IPv6 and IPv4. Usually, all
+/// addresses of one family fail, or none of them does.
 fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let (mut first, second): (Vec<_>, Vec<_>) = addresses
         .iter()
@@ -176,7 +176,7 @@ fn keep_alive(stream: &TcpStream) {
 /// The silence after which the system asks the other end whether it is still there. NATs,
 /// firewalls and balancers forget connections that were silent for some minutes.
 const IDLE: Duration = Duration::from_secs(60);
-/// The time between two of these questions, if they get no answer.
+/// The time after which the system asks again if there was no answer.
 const INTERVAL: Duration = Duration::from_secs(10);
 /// The number of questions without an answer after which the system breaks the connection.
 const PROBES: u32 = 3;
@@ -192,8 +192,8 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// An address, what it does, and after how many milliseconds. `Some(true)` connects,
-    /// `Some(false)` fails, and `None` does neither.
+    /// An address, the outcome of a connection to it, and the milliseconds until that outcome.
+    /// `Some(true)` is a success, `Some(false)` is a failure, and `None` is no outcome at all.
     type Manner = (&'static str, Option<bool>, u32);
 
     /// Returns the outcome, the time that it took, and when each address was tried.
@@ -253,14 +253,15 @@ mod tests {
                 259,
                 "[::1]:7 0, 1.0.0.1:7 250, ",
             ),
-            // A slow address goes on.
+            // The attempt at a slow address goes on.
             (
                 &[("[::1]:7", up, 300), ("1.0.0.1:7", up, 90)],
                 Some("[::1]:7"),
                 300,
                 "[::1]:7 0, 1.0.0.1:7 250, ",
             ),
-            // The families take turns, and an error needs no pause.
+            // The attempts alternate between the address families. After an error, there is no
+            // pause.
             (
                 &[
                     ("[::1]:7", down, 0),

@@ -68,8 +68,8 @@ impl Dialer {
         let Some(found) = answer.map_err(ConnectError::from)?? else {
             return Ok(None);
         };
-        // If the dial is refused here, the known run ids stay, because the master's own server may
-        // come back without its locks.
+        // If this check refuses the dial, the known run ids are kept, because the master's own
+        // server may come back without its locks.
         let same = |other| DialError::SameServer(config.health.observer(other).address().clone());
         let met = config.servers.meet(self.master, &found.run_id);
         met.map_err(same)?;

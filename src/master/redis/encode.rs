@@ -10,8 +10,8 @@ use crate::{
     master::session::request::Encoded,
 };
 
-/// Encodes a command for masters that have its script. Uses the space after the contents of
-/// `scratch`, and leaves the contents unchanged.
+/// Encodes a command for masters that have the script of the command. Uses the space after the
+/// contents of `scratch`, and leaves the contents unchanged.
 pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
     let start = scratch.len();
     let script = encode_command(command, ScriptAs::Hash, scratch);

@@ -21,14 +21,14 @@ pub(crate) struct Endpoint {
     pub(super) settings: RedisConnectionInfo,
     /// What to do if the server refuses the login.
     pub(super) login_advice: &'static str,
-    /// The number of a simulated process, if the server is in this process. Otherwise 0. Each
-    /// simulated process knows its own run ids.
+    /// If the server is in this process, this is the number of the simulated process that uses it.
+    /// Otherwise, this is 0. Each simulated process has its own list of known run ids.
     process: u64,
     #[cfg(feature = "tls")]
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
-/// The URLs that can be used.
+/// The forms of the URLs that can be used.
 const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][/db], \
                       rediss://.. for TLS, unix:///path, \
                       or redis+sentinel://host,host/service";
@@ -41,7 +41,8 @@ impl Endpoint {
             return parsed
                 .map(|(sentinels, settings)| Self::new(Address::Sentinels(sentinels), settings));
         }
-        // The parser of URLs drops tabs and line breaks, so another password or path would be used.
+        // The parser of URLs drops tabs and line breaks, which would change the password or the
+        // path.
         if url.trim().contains(['\t', '\n', '\r']) {
             return Err(format!(
                 "a tab or a line break in its URL must be percent-encoded: {SHAPES}"
@@ -198,8 +199,8 @@ impl Endpoint {
         self.settings.db()
     }
 
-    /// Returns whether there is a user without a password. No login would be sent, so the server
-    /// would take this program for the default user.
+    /// Returns whether there is a user without a password. Without a password, no login would be
+    /// sent, so the server would treat this program as the default user.
     pub(crate) fn lacks_password(&self) -> bool {
         self.user().is_some_and(|user| user != "default") && !self.has_password()
     }
@@ -216,9 +217,9 @@ impl Endpoint {
     }
 }
 
-/// Reads a URL as the redis crate does. That crate knows TLS only with a feature of its own, which
-/// does not compile beside the feature for another TLS library. The URL is therefore passed to that
-/// crate without TLS.
+/// Reads a URL as the redis crate does. That crate has one feature for each TLS library, and two of
+/// these features do not compile together. So this crate uses none of them, and passes the URL
+/// without TLS.
 fn read(url: &str) -> RedisResult<ConnectionInfo> {
     let plain = url.split_once(':').and_then(|(scheme, rest)| {
         let scheme = scheme.to_ascii_lowercase();

@@ -56,7 +56,7 @@ impl Greeter {
         }
     }
 
-    /// Runs `dial`, which logs in, and gives it up when the time is over.
+    /// Runs `dial`, which logs in. Drops `dial` when the time is over.
     pub(crate) async fn in_time<T, E: From<ConnectError>>(
         &self,
         dial: impl Future<Output = Result<T, E>>,
@@ -64,8 +64,8 @@ impl Greeter {
         in_time(self.connector.limit, &self.progress, dial).await
     }
 
-    /// Connects to the server and sends the greeting. If the master has Sentinels, asks them for
-    /// its address first.
+    /// Connects to the server and sends the greeting. If the master has Sentinels, first asks them
+    /// for the address of the master.
     pub(crate) async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
         *self.progress.lock() = None;
         #[cfg(feature = "sentinel")]
@@ -113,7 +113,7 @@ impl Greeter {
 fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> ConnectError {
     match address {
         Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
-        // The server's alert says why, but the alert may be lost. `InvalidData` means that
+        // The server's alert gives the reason, but the alert may be lost. `InvalidData` means that
         // something other than Redis has answered.
         #[cfg(feature = "tls")]
         Address::Tls(..) if !has_answered && error.kind() != io::ErrorKind::InvalidData => {
@@ -123,8 +123,8 @@ fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> Conne
     }
 }
 
-/// Returns the commands that prepare a new connection, as bytes and as steps: the login, the choice
-/// of a database, and questions about the server. `name` is the name of the connection.
+/// Returns the commands that prepare a new connection, such as the login: their bytes, and one step
+/// for each command. `name` is the name of the connection.
 pub(super) fn greeting(endpoint: &Endpoint, name: &str) -> (Vec<u8>, Vec<Step>) {
     let settings = &endpoint.settings;
     let mut hello = vec!["HELLO", "3"];
@@ -196,13 +196,13 @@ impl Step {
             (Self::Hello(advice), _) => Err(ConnectError::Login(format!("{text}; {advice}"))),
             (Self::Select(number), _) => Err(ConnectError::Database(format!("{number}: {text}"))),
             // Without the right to track keys, waiters poll. Without the right to set a name, the
-            // connection has none. The answer to the question about a native release is always an
+            // connection has no name. The reply to the bare name of a native command is always an
             // error.
             (Self::FindNative(_) | Self::Name | Self::Track, _) => Ok(()),
         }
     }
 
-    /// Returns the native command that the server has, as the reply to this step shows.
+    /// Returns the native command of this step, if the reply shows that the server has it.
     fn found_native(self, frame: &[u8]) -> Option<NativeRelease> {
         match self {
             Self::FindNative(native) => is_known(frame).then_some(native),

@@ -1,8 +1,8 @@
 //! The addresses of a host.
 //!
 //! The system's lookup blocks its thread, for more than a minute if the name servers are silent. A
-//! dial does not wait that long. So a lookup goes on without the dial, and the next dial of that
-//! host waits for the same lookup.
+//! dial does not wait that long. When the dial has given up, the lookup goes on, and the next dial
+//! of that host waits for the same lookup.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -44,7 +44,7 @@ struct Answer {
 }
 
 impl Lookups {
-    /// The most threads. An idle thread ends.
+    /// The largest number of threads. A thread ends when no host is in line.
     const MOST_THREADS: usize = 16;
     /// An answer that took longer than this is kept for one more dial. The dials that waited for it
     /// may have been given up, or may have too little time left.
@@ -252,7 +252,7 @@ mod tests {
         for (host, took, age, lookups_after) in [
             ("late", 101, 29_999, [1, 2, 3]),
             ("stale", 101, 30_000, [2, 3, 4]),
-            // The dials that waited had time for their other steps.
+            // This answer is not late. The dials that waited for it had time for their other steps.
             ("prompt", 100, 0, [2, 3, 4]),
             ("unknown", 101, 0, [2, 3, 4]),
         ] {
@@ -283,7 +283,7 @@ mod tests {
             until(|| begun("silent") >= Lookups::MOST_THREADS).await;
             assert_eq!(lookups.threads(), Lookups::MOST_THREADS);
         }
-        // The first host stays silent, and must not hold up the end of this runtime.
+        // The lookup of the first host never ends. It must not delay the end of this runtime.
         for host in &hosts[1..] {
             answer(host);
         }

@@ -31,16 +31,16 @@ pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
 }
 
 /// Returns the first sentence of an error reply. Errors are shown and logged for each master, so
-/// they must be short. Further sentences are advice, or say where the error is in a script.
+/// they must be short. Further sentences give advice, or name the line of a script.
 ///
 /// Leaves out the arguments of the command. A server repeats them if it does not know the command,
 /// and an argument may be a password or a token.
 fn error(text: &[u8]) -> Cow<'_, str> {
-    /// The most bytes of an error that are kept.
+    /// At most this many bytes of an error are kept.
     const MOST: usize = 512;
     let is_end = |rest: &[u8]| rest.starts_with(b", with args") || rest.starts_with(b". ");
-    // If an error of the crate's own scripts is about a key, it is one sentence, and the key in it
-    // may contain any text.
+    // If an error of the crate's own scripts is about a key, the error is one sentence. The key in
+    // it may contain any text, so no end is searched for.
     let is_of_key = text.starts_with(b"ERR the key ");
     let end = (0..text.len()).find(|at| !is_of_key && is_end(&text[*at..]));
     let text = &text[..end.unwrap_or(text.len()).min(MOST)];
@@ -87,7 +87,7 @@ impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
     /// next call gets the same bytes, followed by the bytes that came since.
     pub(crate) fn length(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        // These are the usual replies to lock commands.
+        // The usual replies to lock commands are recognized at once.
         if self.at == 0 {
             match bytes {
                 [b':', _, b'\r', b'\n', ..] => return Ok(Some(4)),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     proptest! {
-        /// A part of a reply is incomplete and causes no panic, wherever the reply is cut.
+        /// Wherever a reply is cut, the first part counts as incomplete, and causes no panic.
         #[test]
         fn a_part_of_a_reply_is_incomplete(cut in 0..64usize) {
             let whole = b"%2\r\n$4\r\nrole\r\n$6\r\nmaster\r\n+proto\r\n*2\r\n:3\r\n$-1\r\n";

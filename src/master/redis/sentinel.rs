@@ -72,8 +72,8 @@ impl Inquiry {
             {
                 return format!("the Sentinels now name {to}, no longer {from}").into();
             }
-            // The other Sentinels may answer during the pause. Otherwise, they would lose their
-            // connections each time, because a question without an answer ends its connection.
+            // Slow Sentinels may still answer during the pause. If their questions were dropped at
+            // once, their connections would be lost each time.
             let others = timeout(PAUSE, asked.collect::<Vec<_>>());
             let _ = join(sleep(PAUSE), others).await;
         }
@@ -129,8 +129,8 @@ impl Sentinels {
         kept: &mut Option<Wire>,
         connector: &Connector,
     ) -> Answer {
-        // This limit ends just before the limit of the dial, so that the error says what each
-        // Sentinel answered.
+        // This limit is a little shorter than the limit of the dial. So the error of the dial says
+        // what each Sentinel answered.
         let (limit, progress) = (connector.limit / 16 * 15, Progress::default());
         let ask = self.ask(sentinel, kept, (connector, &progress));
         in_time(limit, &progress, ask).await

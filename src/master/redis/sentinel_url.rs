@@ -51,7 +51,8 @@ fn parse_rest(
         return Err("the service in its URL may contain only letters, digits, '.', '-' and '_'");
     }
     let auth = auth_of(query)?;
-    // Every dial asks all Sentinels at once, and its error shows what each Sentinel said.
+    // The number of Sentinels is limited, because every dial asks all of them at once, and the
+    // error of a dial shows each answer.
     if hosts.split(',').count() > MOST_SENTINELS {
         return Err("its URL lists more than 16 Sentinels");
     }
@@ -61,7 +62,7 @@ fn parse_rest(
     }
     sentinels.sort_by(|one, other| one.name.cmp(&other.name));
     sentinels.dedup_by(|one, other| one.name == other.name);
-    // The redis crate decodes the login.
+    // The redis crate decodes the login and the database. The host `master` is not used.
     let master = info(login, "master", database).ok_or("its login or its database is no such")?;
     check_database(master.redis_settings().db())?;
     let sentinels = Sentinels {

@@ -96,8 +96,8 @@ fn failure(error: &Error) -> ConnectError {
         error => error.to_string(),
     };
     match error {
-        // The certificate will be valid soon, perhaps when the clock of a machine that has just
-        // started is set.
+        // The certificate will be valid later. Perhaps this machine has just started, and its clock
+        // is not set yet.
         Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => {
             ConnectError::Tls(text)
         }

@@ -34,7 +34,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
     fn forget_unsent(&self) {}
 
     /// Returns whether something has arrived that was not read, such as the end of the stream. Asks
-    /// the system, because the runtime's knowledge is old if the runtime did not run for a while.
+    /// the system, because a runtime that did not run for a while does not know of new input.
     fn has_input(&self) -> bool;
 }
 
@@ -96,8 +96,8 @@ impl Wire {
     const FIRST_INPUT: usize = 16 * 1024;
     /// The longest reply. A peer that sends a longer one is not a Redis server.
     const MOST_INPUT: usize = 1024 * 1024;
-    /// The most reads in one poll. A read that fills the input buffer is the last one. A server
-    /// that sends without end must not delay timers and other tasks.
+    /// The largest number of reads in one poll. A poll also ends after a read that fills the input
+    /// buffer. A server that sends without end must not delay timers and other tasks.
     const MOST_READS: usize = 4;
 
     pub(crate) fn new(stream: impl Stream + 'static) -> Self {
@@ -316,8 +316,9 @@ fn closed() -> io::Error {
 }
 
 /// Lets other tasks run, and lets the runtime handle its timers and sockets, before this task goes
-/// on. A task that merely wakes itself may be polled many times before the runtime handles them. If
-/// another thread of the runtime is handling them already, this task does not wait for that thread.
+/// on. A task that merely wakes itself may be polled many times before the runtime handles timers
+/// and sockets. If another thread of the runtime is already handling them, this task does not wait
+/// for that thread.
 pub(crate) fn poll_yield<T>(cx: &mut Context<'_>) -> Poll<T> {
     let _ = pin!(yield_now()).poll(cx);
     Poll::Pending
