@@ -68,9 +68,9 @@ pub struct SharedSettings {
     /// begins in the working directory. In the configuration file of the command line, it begins in
     /// the directory of that file.
     pub password_file: Option<PathBuf>,
-    /// The authorities that may sign the certificates of `rediss://` masters, in PEM form (feature
-    /// `tls`). The file takes precedence over [`Builder::tls`]. `None`: the authorities of the
-    /// system.
+    /// A PEM file with the authorities that may sign the certificates of `rediss://` masters
+    /// (feature `tls`). The file takes precedence over [`Builder::tls`]. `None`: the authorities of
+    /// the system.
     pub ca_file: Option<PathBuf>,
     /// The certificate of this client, if the masters want one. Needs `ca_file` and `key_file`.
     pub cert_file: Option<PathBuf>,
