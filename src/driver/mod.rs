@@ -1,4 +1,4 @@
-//! Rounds, claims, renewals and waiters, which use all masters together. This module also reads the
+//! Rounds, claims, renewals and waiters, which use all masters together. This floor also reads the
 //! clock, draws random numbers and spawns the background tasks.
 
 pub(crate) mod acquire;

@@ -1,6 +1,6 @@
 //! Connects to one master, and turns its replies into votes.
 //!
-//! This module knows commands and votes. It does not know what a majority is.
+//! This floor knows commands and votes. It does not know what a majority is.
 
 mod config;
 pub(crate) mod connect_error;

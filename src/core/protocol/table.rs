@@ -61,8 +61,7 @@ impl Command {
             (Reentrant, Release | Yield) =>
                 run(one(&reentrant::RELEASE), &[By, Depth, REENTRANT, Channel, Ballot]),
             (Fair, Acquire) => run(&fair::ACQUIRE, &[By, Depth, Ttl, Ticket, Queue, Ballot]),
-            // While a fair lock is held, its queue does not matter. So the lock is treated as a
-            // reentrant one.
+            // A fair lock that is held is treated as a reentrant lock: its queue does not matter.
             (Fair, Heal) => run_on(&[], &reentrant::ACQUIRE, &[By, Depth, Ttl, FAIR, Ballot]),
             (Fair, Extend) => run_on(&[], &reentrant::EXTEND, &[By, Depth, Ttl, FAIR]),
             (Fair, Release) if is_level =>
@@ -73,8 +72,7 @@ impl Command {
             (ReadWrite, Acquire | Heal) =>
                 run(&read_write::ACQUIRE, &[By, Depth, Ttl, Access, Ticket, Queue, Ballot]),
             (ReadWrite, Extend) => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
-            // Sets the access, too, because the released level may have been the last exclusive
-            // one.
+            // Sets the access, too: the released level may have been the last exclusive one.
             (ReadWrite, Release) if is_level => run(&read_write::EXTEND, &[By, Depth, Ttl, Access]),
             (ReadWrite, Release) => run(one(&read_write::RELEASE), &[By, Access, Ticket, Ballot]),
             (ReadWrite, Yield) => run(&read_write::YIELD, &[By, Access, Ticket, Timeout]),
