@@ -104,8 +104,8 @@ mod tests {
                     let guard = lock(kind, locks).acquire().await.unwrap();
                     let token = u64::from(guard.fencing_token().unwrap());
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
-                    // A waiter for a fair lock starts again with another ticket. The count of
-                    // rounds starts again, too.
+                    // After a step of an hour, a waiter in a queue starts again with another
+                    // ticket. The count of rounds starts again, too.
                     let rounds = if kind.has_queue() && ahead.abs() == HOUR {
                         1
                     } else {

@@ -13,8 +13,8 @@ use crate::sim::Process;
 /// reaches the server of another master, because no server may vote as two masters. Clones share
 /// the list.
 ///
-/// A refused dial sets the run id of its master to `None`. So if two servers have swapped
-/// addresses, the old run id does not make the next dial of the other master fail, too.
+/// A refused dial sets the run id of its master to `None`. So if the servers of two masters have
+/// swapped addresses, only the first dial is refused: the second master may then take its server.
 #[derive(Clone, Debug)]
 pub(crate) struct DistinctServers(Arc<Mutex<Vec<Option<String>>>>);
 

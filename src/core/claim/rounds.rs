@@ -21,7 +21,7 @@ use crate::core::{
 
 /// Asking for the lock.
 impl ClaimState {
-    /// Begins a claim. The newest round of the step is the first [`acquisition`] of the claim. Asks
+    /// Begins a claim. The newest round of `step` is the first [`acquisition`] of the claim. Asks
     /// all masters for the lock, or at first only those in `asked`. If the kind of lock [is
     /// watched](crate::core::kind::Kind::is_watched), masters that are asked before the others also
     /// report the next change of the key. If `queue` has options, joins the queues. `holding` must

@@ -66,8 +66,8 @@ impl Companion {
             Form::Channel if key.contains('{') => format!("{name}:{key}"),
             Form::Channel => format!("{name}:{{{key}}}"),
             Form::Key { .. } if has_hash_tag(key) => format!("{RESERVED}{name}::{key}"),
-            // In braces, the hash tag would end at the first `}` of the key. Without braces, a
-            // cluster hashes the whole companion key.
+            // If the key stood in braces, the hash tag would end at its first `}`. Without braces,
+            // a cluster hashes the whole companion key.
             Form::Key { neutral, .. } if key.contains('}') => {
                 format!("{RESERVED}{name}:{neutral}:{key}")
             }

@@ -188,8 +188,8 @@ impl ListsId {
     /// The number of digits.
     const DIGITS: usize = 16;
 
-    /// Returns the ID of a program that uses `masters` and [leaves](crate::Builder::leaving) the
-    /// masters `leaving`. Both lists contain addresses, as
+    /// Returns the ID of two lists: the `masters` of a program, and those that it is
+    /// [`leaving`](crate::Builder::leaving). Both lists contain addresses, as
     /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. If `leaving` is empty or
     /// equal to `masters`, the program uses one list.
     ///

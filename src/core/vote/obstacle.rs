@@ -125,9 +125,9 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `q` is
-    /// free but others come first, `k` is held as another kind, `s` is free but has seen a later
-    /// candidate, `f` is failed, and `r` is in quarantine.
+    /// Returns a round. Each letter is the vote of one master. `g` is granted, `h` is held by
+    /// another, `q` is free but others come first, `k` is held as another kind, `s` is free but has
+    /// seen a later candidate, `f` is failed, and `r` is in quarantine.
     fn round(letters: &str) -> Round {
         let start = LeaseTime::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);

@@ -126,8 +126,8 @@ mod tests {
         QueuePolicy::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
     }
 
-    /// Returns a round that joins the queues, with one vote for each letter. With `h` and `n`,
-    /// another holds the lock for 50 ms, and the caller is second in the queue (`h`) or first
+    /// Returns a round that joins the queues. Each letter is the vote of one master. With `h` and
+    /// `n`, another holds the lock for 50 ms, and the caller is second in the queue (`h`) or first
     /// (`n`). `g` is granted, `f` is timed out, `q` is in quarantine for 5 s, and `s` and `t` say
     /// that the time in the ticket is wrong.
     fn round(letters: &str) -> Round {

@@ -93,8 +93,8 @@ mod tests {
         Duration::from_millis(count)
     }
 
-    /// Returns a round with the vote of each letter. `g` is granted, `h` is held by another, `f` is
-    /// timed out, `q` is quarantined, and `-` is not answered yet.
+    /// Returns a round. Each letter is the vote of one master. `g` is granted, `h` is held by
+    /// another, `f` is timed out, `q` is quarantined, and `-` is not answered yet.
     fn round(letters: &str, start: LeaseTime) -> Round {
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {

@@ -59,9 +59,9 @@ pub(super) struct SlotChoice<'a> {
     /// The agreed master, if it chooses the slot in the newest round. `None` if each master chooses
     /// by itself.
     pub(super) agreed: Option<usize>,
-    /// The agreed master, if it chose in the round before.
+    /// The agreed master, if it chose the slot in the round before the newest one.
     last: Option<usize>,
-    /// The round before, if its grants are kept for the newest round.
+    /// The round before the newest one, if the newest one keeps its grants.
     kept: Option<Arc<LiveRound>>,
 }
 

@@ -187,8 +187,8 @@ impl Builder {
     /// The drift allowance is subtracted from every validity. The setting must cover the errors of
     /// a master's wall clock and of the client's clock together. Use at least 1,000: the rates of
     /// two clocks differ by that much if time daemons slew them in opposite directions. Use 100,000
-    /// if a time daemon may slew a clock by more than the default. By default, chrony slews a clock
-    /// by up to 8.3 % to correct a large error.
+    /// if a time daemon may slew a clock by more than 1 %. By default, chrony slews a clock by up
+    /// to 8.3 % to correct a large error.
     pub fn drift_ppm(self, ppm: u32) -> Self {
         self.set(Drift::from_ppm(ppm), |config| &mut config.drift)
     }

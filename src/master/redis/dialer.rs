@@ -68,8 +68,8 @@ impl Dialer {
         let Some(found) = answer.map_err(ConnectError::from)?? else {
             return Ok(None);
         };
-        // If this check refuses the dial, the known run ids are kept, because the master's own
-        // server may come back without its locks.
+        // This check comes first, so a dial that met the server of another master does not change
+        // the known run ids. They show a restart once the right server is met again.
         let same = |other| DialError::SameServer(config.health.observer(other).address().clone());
         let met = config.servers.meet(self.master, &found.run_id);
         met.map_err(same)?;

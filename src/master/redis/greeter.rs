@@ -211,7 +211,7 @@ impl Step {
     }
 }
 
-/// Returns whether the reply to the bare name of a command shows that the server has the command.
+/// Returns whether the reply to a command without arguments shows that the server has the command.
 ///
 /// A server first looks for the command, then counts its arguments, and then checks the user's
 /// rights. So the question needs no right and touches no key.

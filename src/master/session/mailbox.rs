@@ -262,7 +262,7 @@ struct Queue {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-/// Requests for one master that were not sent, oldest first.
+/// Requests for one master that wait to be sent, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Posts {
     /// The requests whose votes are open.

@@ -173,7 +173,8 @@ impl Session {
         self.link.sent.resend(self.mailbox.reports_changes())
     }
 
-    /// Returns whether `request` is sent with a request to report changes.
+    /// Returns whether the master is asked, together with `request`, to report the next change of
+    /// the key.
     pub(crate) fn watches(&self, request: &Request) -> bool {
         request.command.watch && self.mailbox.reports_changes()
     }

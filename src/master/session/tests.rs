@@ -159,7 +159,7 @@ fn a_stall_fails_no_command_that_waits_for_room() {
     assert_eq!(*posted[1].0.votes_to.0.votes.lock(), 0);
 }
 
-/// The runtime notices the deadline of a command before it notices the reply in the socket.
+/// Here the runtime notices the deadline of a command before it notices the reply in the socket.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
     let (now, server) = (monotonic, MemoryMaster::new());
