@@ -40,8 +40,8 @@ pub enum Quarantine {
 /// their locks.
 pub(crate) fn quarantine_length(max_ttl: Duration, drift: Drift) -> Duration {
     /// The shortest quarantine. It keeps fencing tokens in order. A candidate may be one second
-    /// above or below a master's clock. That clock may itself be wrong by half a second, before the
-    /// loss as well as after it.
+    /// above or below a master's clock. That clock may itself be wrong by half a second, both
+    /// before the master lost its keys and after that.
     const TOKENS: Duration = Duration::from_secs(3);
     max_ttl.saturating_add(drift.allowance(max_ttl)).max(TOKENS)
 }

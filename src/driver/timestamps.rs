@@ -141,8 +141,8 @@ mod tests {
         assert!(ticket < clock::wall_micros() + 100_000);
     }
 
-    /// A client with a wrong clock drops its attempt. The candidate of that attempt does not raise
-    /// the counters.
+    /// A client with a wrong clock drops its attempt. The token that the attempt offered does not
+    /// raise the counters.
     #[tokio::test(start_paused = true)]
     async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
         for kind in Kind::ALL {

@@ -6,8 +6,8 @@ use super::kinds;
 
 /// A script that masters run.
 pub(crate) struct Script {
-    /// The name of the file in `lua/`. For the script that releases a fenced lock, `_fenced` is
-    /// added to the name.
+    /// The name of the file in `lua/`, followed by `_fenced` for a script that releases a fenced
+    /// lock.
     pub(crate) name: &'static str,
     text: &'static str,
     hash: OnceLock<String>,

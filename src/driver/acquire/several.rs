@@ -143,8 +143,8 @@ impl<'a> Prefix<'a> {
         next.take_while(is_calm).count()
     }
 
-    /// Makes attempts at the next locks, at most `most`, all at once. If a lock is denied, keeps
-    /// the locks before it, and returns the denial. An error ends the call.
+    /// Makes attempts at up to `most` of the next locks at once. If a lock is denied, keeps the
+    /// locks before it, and returns the denial. An error ends the call.
     async fn attempt(
         &mut self,
         most: usize,

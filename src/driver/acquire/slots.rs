@@ -61,7 +61,7 @@ pub(super) struct SlotChoice<'a> {
     pub(super) agreed: Option<usize>,
     /// The agreed master, if it chose the slot in the round before the newest one.
     last: Option<usize>,
-    /// The round before the newest one, if the newest one keeps its grants.
+    /// The round before the newest one, if the newest one keeps the grants of that earlier round.
     kept: Option<Arc<LiveRound>>,
 }
 

@@ -90,7 +90,7 @@ impl Coordinator {
     ///
     /// # Guarantees
     ///
-    /// If a majority of masters have two waiters in their queues, the waiter that came first is
+    /// Of two waiters that a majority of masters have in their queues, the one that came first is
     /// served first. All guarantees of a [reentrant](Self::reentrant) lock apply as well.
     ///
     /// # Not guaranteed

@@ -44,7 +44,7 @@ pub(crate) struct RedisConnection {
     /// The scripts whose texts were sent. A text is sent when its script is first used, because
     /// each script that a server keeps slows down all others a little.
     scripts: Vec<&'static Script>,
-    /// Resolves with the reason when the server is no longer the master.
+    /// Resolves once the server is no longer the master, and returns the reason.
     #[cfg(feature = "sentinel")]
     pub(super) moved: Option<Pin<Box<dyn Future<Output = Arc<str>> + Send>>>,
 }

@@ -307,7 +307,7 @@ struct Judgement {
 }
 
 impl Liveness {
-    /// The time without a byte after which a connection counts as idle. Something between this
+    /// A connection counts as idle once no byte has come for this time. Something between this
     /// program and the master may have forgotten such a connection, or the end of the stream may
     /// have come while this process was frozen.
     const IDLE: Duration = Duration::from_secs(1);

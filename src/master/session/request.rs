@@ -59,7 +59,8 @@ impl<C> Request<C> {
 }
 
 impl<C: VoteCounter + ?Sized> Request<C> {
-    /// Returns whether `master` must be sent the command even after its vote has been cast.
+    /// Returns whether the command must still be sent to `master` after a vote of that master was
+    /// cast, such as a failure.
     pub(crate) fn is_owed_to(&self, master: usize) -> bool {
         self.votes_to.owed_until(master).is_some()
     }
