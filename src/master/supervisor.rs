@@ -208,10 +208,10 @@ impl Outage {
         }
     }
 
-    /// Notes how a dial or the connection of `session` has ended. Returns whether a connection has
-    /// ended that had worked.
+    /// Notes how a dial or the connection of `session` has ended. Returns whether a working
+    /// connection has ended.
     ///
-    /// The end of such a connection is no failure of the master if the connection was idle, or if
+    /// The end of a working connection is no failure of the master if the connection was idle, or if
     /// the master may have lost its keys.
     fn note(&mut self, ended: &Ended, why: &str, session: &Session) -> bool {
         const LEAST: Duration = Duration::from_secs(1);

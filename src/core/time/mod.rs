@@ -21,8 +21,8 @@ impl NodeTimeout {
     /// The shortest and the longest measured timeout.
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(1);
-    /// The number of round trips in a measured timeout. It is above 1, because a loaded master is
-    /// slower than an idle one.
+    /// A measured timeout is this many round trips. The number is above 1, because a loaded master
+    /// is slower than an idle one.
     const ROUND_TRIPS: u32 = 4;
     /// The number of node timeouts after which a connection is given up, if no byte has come from
     /// the master. Without this limit, commands would pile up in the connection, and the master

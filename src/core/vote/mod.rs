@@ -17,8 +17,8 @@ pub(crate) use quorum::MasterSet;
 /// The answer of one master in a round.
 ///
 /// A refusal says that the client does not get the lock on that master, or does not hold it there.
-/// A failure says nothing about the lock. After some failures, the master may have executed the
-/// command: see [`Failure`].
+/// A failure says nothing about the lock. After some kinds of failure, the master may have executed
+/// the command: see [`Failure`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,

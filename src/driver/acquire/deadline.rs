@@ -75,9 +75,9 @@ impl Deadline {
     }
 
     /// Returns the time until which a caller waits for the permit to make an attempt. An attempt
-    /// takes at most the time `attempt`. The last attempt begins at the end of the wait, and
-    /// another task may have the permit then. So for the last attempt, the result is the end plus
-    /// `attempt`. For an earlier attempt, the result is never after the end.
+    /// takes at most the time `attempt`. The last attempt begins at the deadline, and another task
+    /// may have the permit then. So for the last attempt, the returned time is the deadline plus
+    /// `attempt`. For an earlier attempt, the returned time is never after the deadline.
     pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTime {
         let end = self.queued_permit_by(attempt).filter(|_| is_last);
         end.unwrap_or_else(|| self.cap(clock::now() + attempt))

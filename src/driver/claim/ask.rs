@@ -257,7 +257,7 @@ impl Claim {
 
     /// Waits for the outcome of the newest round. If the round has no majority, also waits for
     /// missing votes that may show that another ballot can win. A majority counts as too late if no
-    /// validity is left when this task runs.
+    /// validity is left when the waiting task runs again.
     async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
         if !self.context.masters.undialled().is_empty() {
