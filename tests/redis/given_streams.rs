@@ -172,8 +172,8 @@ fn a_connection_for_questions_is_logged_in_and_leaves_no_trace() {
         let wrong = MasterSpec::from(master.url()).login("ann", "no");
         let error = wrong.connect("who-asks", limit).await.unwrap_err();
         assert!(matches!(error, ConnectError::Login(_)), "{error}");
-        let port = Server::reserve().port();
-        let closed = MasterSpec::from(format!("redis://127.0.0.1:{port}"));
+        let down = Server::reserve();
+        let closed = MasterSpec::from(down.url());
         let error = closed.connect("who-asks", limit).await.unwrap_err();
         let ConnectError::Failed(ConnectStep::Connect(_), error) = error else {
             panic!("{error}");

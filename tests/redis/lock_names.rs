@@ -1,7 +1,5 @@
 //! Lock names, key templates, and other libraries that lock the same names.
 
-use std::net::TcpListener;
-
 use quorlock::{AcquireError, ConfigError};
 
 use crate::common::*;
@@ -79,9 +77,8 @@ fn any_string_can_be_a_name_in_a_cluster() {
     if server::only_urls() || server::is_before_7() {
         return;
     }
-    let bus = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = bus.local_addr().unwrap().port().to_string();
-    drop(bus);
+    let bus = Server::reserve(); // a port that no other test takes
+    let port = bus.port().to_string();
     let cluster = ["--cluster-enabled", "yes", "--cluster-port", &port];
     let master = Server::start_with(&cluster);
     run(async {
