@@ -15,6 +15,7 @@ fn start(masters: &[Server]) -> Option<Terminal> {
     let mut command = Command::new("setsid");
     command.args(["-c", "-w", "bash", "--norc", "--noprofile", "-i"]);
     command.env("QUORLOCK_MASTERS", urls(masters));
+    command.env("LC_ALL", "C"); // the messages of bash are awaited in English
     command.env("Q", env!("CARGO_BIN_EXE_quorlock"));
     Terminal::start(command)
 }
