@@ -294,9 +294,9 @@ pub(crate) struct Plan {
 pub(crate) struct Break {
     /// Name of the lock.
     pub(crate) name: String,
-    /// Take the lock from this one of several holders [all that `status` shows].
+    /// Break the lock only if this holder has it, and leave others alone [all holders].
     ///
-    /// WHO is a client such as web-3/812, or the ID of an owner.
+    /// WHO is a client such as web-3/812, or the ID of an owner, as `status` shows it.
     #[arg(long, value_name = "WHO")]
     pub(crate) holder: Option<String>,
     /// Do not ask.

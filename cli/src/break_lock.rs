@@ -109,7 +109,7 @@ fn unknown(seen: &Look) -> Failure {
     })
 }
 
-/// Leaves out all holders but one. Returns the ID of that one.
+/// Leaves out all holders but one. Returns what tells that one from others.
 fn choose(seen: &mut Look, who: &str) -> Result<String, Failure> {
     let name = &seen.name;
     seen.holders.choose(who).ok_or_else(|| {

@@ -66,15 +66,16 @@ impl HoldersLook {
         self.holder.iter().chain(&self.others)
     }
 
-    /// Leaves out all holders but the one that a person calls `who`. Returns its ID; `None` if
-    /// there is none, or more than one.
+    /// Leaves out all holders but the one that a person calls `who`. Returns what tells it from
+    /// others: the ID of the owner, or the client name of a mutex. `None` if there is no such
+    /// holder, or more than one.
     pub(crate) fn choose(&mut self, who: &str) -> Option<String> {
         let holders = self.holder.take().into_iter().chain(self.others.drain(..));
         let mut chosen: Vec<_> = holders.filter(|holder| holder.is_called(who)).collect();
         let only = chosen.pop().filter(|_| chosen.is_empty())?;
-        let owner = only.owner.clone();
+        let id = only.owner.clone().or_else(|| only.name.clone());
         self.holder = Some(only);
-        owner
+        id
     }
 
     /// Adds what the difference to an earlier look shows.

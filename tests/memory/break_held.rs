@@ -94,6 +94,29 @@ async fn every_holder_that_was_seen_is_broken() {
     }
 }
 
+/// A mutex has no owner, so its holder is known by its client name.
+#[tokio::test(start_paused = true)]
+async fn a_break_can_remove_one_holder_of_a_mutex() {
+    let world = World::new(3).await;
+    let mut guards = Vec::new();
+    for (client, masters) in [("a", 0..2), ("b", 2..3)] {
+        let locks = Coordinator::builder()
+            .quarantine(Quarantine::Off)
+            .client_name(client)
+            .masters(&world.masters[masters]);
+        let locks = locks.build().unwrap();
+        let guard = locks.mutex(NAME).acquire().await.unwrap();
+        guard.settled().await;
+        guards.push(guard);
+    }
+    let seen = world.locks.mutex(NAME).inspect().await.unwrap();
+    assert_eq!(seen.holders[0].client.as_deref(), Some("a"));
+    let votes = world.locks.break_held(&seen.clone().only("b")).await;
+    assert_eq!(granted(&votes), [false, false, true], "{votes}");
+    let votes = world.locks.break_held(&seen.only("a")).await;
+    assert_eq!(granted(&votes), [true, true, false], "{votes}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn nothing_is_broken_where_nothing_was_seen() {
     let world = World::new(3).await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, until, with, write_fair, write_mutex};
+use crate::support::{Running, ended, json, until, with, write_fair, write_mutex};
 
 #[test]
 fn a_break_without_a_terminal_needs_yes() {
@@ -164,4 +164,28 @@ fn a_key_without_a_ttl_on_one_master_is_not_broken() {
     let (status, _, error) = ended(&mut with(&masters, "break -y job"));
     assert_eq!(status, 78, "{error}");
     assert_eq!(masters[2].command(&["GET", "job"]), "x");
+}
+
+/// A script may break a lock only if the holder that it knows still has it.
+#[test]
+fn a_mutex_is_broken_by_the_name_of_its_holder() {
+    let masters = masters(3);
+    let holder = Running::hold(&masters, "--label web job");
+    let (_, shown, _) = ended(&mut with(&masters, "status --json job"));
+    let client = json(&shown)["locks"][0]["holder"]["client"].clone();
+    let client = client.as_str().unwrap();
+    assert!(client.ends_with(&format!("/{}", holder.id())), "{shown}");
+    let (_, shown, _) = ended(&mut with(&masters, "status job"));
+    assert!(shown.contains(client), "{shown}");
+
+    let other = format!("break -y --holder {client}0 job");
+    let (status, _, error) = ended(&mut with(&masters, &other));
+    assert_eq!(status, 64, "{error}");
+    assert!(error.contains("is not one holder of \"job\""), "{error}");
+    assert_eq!(masters[0].command(&["EXISTS", "job"]), "1");
+
+    let words = format!("break -y --holder {client} job");
+    let (status, shown, error) = ended(&mut with(&masters, &words));
+    assert_eq!(status, 0, "{error}");
+    assert_eq!(shown.matches("  broken\n").count(), 3, "{shown}");
 }

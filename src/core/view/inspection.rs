@@ -33,7 +33,8 @@ pub struct Inspection {
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
-    /// The ID of an owner, if a break removes only this owner. `None` if it removes all holders.
+    /// The [ID](Holder::id) of a holder, if a break removes only this holder. `None` if it removes
+    /// all holders.
     pub(crate) only: Option<String>,
 }
 
@@ -56,19 +57,21 @@ impl Inspection {
         views(&self.seen)
     }
 
-    /// Makes [`break_held`](crate::Coordinator::break_held) remove only the holder with this owner
-    /// [ID](crate::Owner::id), and leave the other holders of a semaphore or a read-write lock
-    /// alone.
+    /// Makes [`break_held`](crate::Coordinator::break_held) remove only the holder `who`, and leave
+    /// all others alone, such as the other holders of a semaphore or a read-write lock. `who` is
+    /// the [`owner`](Holder::owner) of the holder. A mutex has no owner, so there, `who` is the
+    /// [`client`](Holder::client).
     #[must_use]
-    pub fn only(self, owner: impl Into<String>) -> Self {
-        let only = Some(owner.into());
+    pub fn only(self, who: impl Into<String>) -> Self {
+        let only = Some(who.into());
         Self { only, ..self }
     }
 
     /// Returns the holders that a break removes, in the form that `lua/shared/break.lua` takes.
     /// Each holder comes once, even if several masters reported it.
     pub(crate) fn named(&self) -> String {
-        let is_chosen = |held: &&SeenHolder| self.only.is_none() || held.holder.owner == self.only;
+        let only = self.only.as_deref();
+        let is_chosen = |held: &&SeenHolder| only.is_none() || held.holder.id() == only;
         let chosen = held(&self.seen).filter(is_chosen);
         let named: BTreeSet<_> = chosen.filter_map(SeenHolder::named).collect();
         named.into_iter().collect()
@@ -138,6 +141,13 @@ pub struct Holder {
     pub remaining: Option<Duration>,
 }
 
+impl Holder {
+    /// Returns what tells this holder from others: the owner, or the client if there is no owner.
+    fn id(&self) -> Option<&str> {
+        self.owner.as_deref().or(self.client.as_deref())
+    }
+}
+
 /// Shows, for example, `held as a mutex by "web-3/812" for 9.9s more`, or
 /// `held as a reentrant lock by "u:1" (2 times) for 9.9s more`. The ID of an owner contains the
 /// client name.
@@ -150,8 +160,8 @@ impl fmt::Display for Holder {
         if self.access == Access::Shared {
             f.write_str(" (shared)")?;
         }
-        if let Some(holder) = self.owner.as_ref().or(self.client.as_ref()) {
-            write!(f, " by {holder:?}")?;
+        if let Some(id) = self.id() {
+            write!(f, " by {id:?}")?;
         }
         if self.depth != 1 {
             write!(f, " ({} times)", self.depth)?;
