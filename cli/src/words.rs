@@ -22,8 +22,8 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         .replace(" or Builder::tls", "")
         .replace("give MasterSpec::list one text with", "put")
         .replace(
-            " and max_ttl",
-            ", and give all programs a longer --max-ttl or max_ttl",
+            "a longer max_ttl in all",
+            "a longer --max-ttl or max_ttl in all",
         )
         .replace("Builder::", "")
         .replace(ANY_LOGIN, LOGIN)
@@ -112,8 +112,9 @@ mod tests {
     fn texts_name_settings_of_the_file() {
         for (text, expected) in [
             (
-                "see ttl (10 s by default) and max_ttl",
-                "see ttl (10 s by default), and give all programs a longer --max-ttl or max_ttl",
+                "so set a shorter ttl (10 s by default), or a longer max_ttl in all programs",
+                "so set a shorter ttl (10 s by default), \
+                 or a longer --max-ttl or max_ttl in all programs",
             ),
             (
                 "trust the authority that signed it, with ca_file or Builder::tls",

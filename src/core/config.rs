@@ -64,14 +64,14 @@ impl Config {
 
     /// Returns the longest TTL. A master that forgot locks is quarantined for about this long.
     pub(crate) fn max_ttl(&self) -> Duration {
-        /// The default longest TTL. If the TTL of the coordinator is longer, that TTL is the
-        /// default.
+        /// The default longest TTL. A longer TTL of the coordinator does not change it, because other
+        /// programs do not know that TTL.
         const USUAL: Duration = Duration::from_secs(60);
         let default = || match self.quarantine {
             // The longest TTL only limits the length of quarantines. With quarantine off, there are
             // no quarantines.
             Quarantine::Off => Ttl::MOST,
-            Quarantine::Observed | Quarantine::Strict => self.ttl.duration().max(USUAL),
+            Quarantine::Observed | Quarantine::Strict => USUAL,
         };
         self.max_ttl.map_or_else(default, Ttl::duration)
     }
@@ -109,12 +109,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_ttl_depends_on_the_quarantine_and_on_the_ttl() {
+    fn the_longest_ttl_depends_on_the_quarantine_and_not_on_the_ttl() {
         let (minute, longer) = (Duration::from_secs(60), Duration::from_secs(120));
         for (quarantine, ttl, expected) in [
             (Quarantine::Off, minute, Ttl::MOST),
             (Quarantine::Observed, minute / 2, minute),
-            (Quarantine::Strict, longer, longer),
+            (Quarantine::Strict, longer, minute),
         ] {
             let config = Config {
                 ttl: Ttl::whole(ttl).unwrap(),

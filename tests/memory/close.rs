@@ -265,6 +265,7 @@ fn a_call_does_not_wait_for_a_runtime_that_ended() {
         let locks = Coordinator::builder()
             .master(spec)
             .ttl(seconds(600))
+            .max_ttl(seconds(600))
             .node_timeout(seconds(60))
             .build()
             .unwrap();

@@ -2,7 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use quorlock::{AcquireError, Builder, ConfigError, Coordinator, MemoryMaster};
+use quorlock::{
+    AcquireError, Builder, ConfigError, Coordinator, MemoryMaster, Quarantine, SharedSettings,
+};
 use tokio::time::sleep;
 
 use crate::world::{NAME, World, millis, seconds};
@@ -67,6 +69,21 @@ async fn every_setting_is_checked() {
     }
     let name = refused(|builder| builder.client_name("a b").label("web"));
     assert!(name.to_string().contains("client name \"a b\""), "{name}");
+}
+
+/// Programs must agree on the longest TTL, and do not know each other's TTLs.
+#[tokio::test(start_paused = true)]
+async fn a_long_ttl_needs_a_longer_max_ttl() {
+    let shared = || SharedSettings::default().builder().unwrap();
+    for builder in [Coordinator::builder as fn() -> Builder, shared] {
+        let builder = || builder().master(MemoryMaster::new()).ttl(seconds(120));
+        let range = "at most 60s, so set a shorter ttl (10 s by default), or a longer max_ttl in \
+                     all programs";
+        let error = builder().build().unwrap_err();
+        assert_eq!(error, out_of_range("TTL", seconds(120), range));
+        builder().max_ttl(seconds(120)).build().unwrap();
+        builder().quarantine(Quarantine::Off).build().unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,7 +271,7 @@ async fn lock_names_and_masters_can_be_any_strings() {
 /// The longest TTL that is allowed, 366 days. A longer TTL is a mistake in units.
 const YEAR: Duration = seconds(366 * 24 * 60 * 60);
 
-const TTL_RANGE: &str = "at most 31622400s, see ttl (10 s by default) and max_ttl";
+const TTL_RANGE: &str = "at most 366 days";
 
 fn out_of_range(setting: &'static str, given: Duration, range: &str) -> ConfigError {
     ConfigError::OutOfRange {

@@ -28,7 +28,7 @@ pub(crate) fn durable() -> Vec<Server> {
 }
 
 pub(crate) fn quarantining() -> Builder {
-    patient().quarantine(Quarantine::Observed)
+    patient().quarantine(Quarantine::Observed).max_ttl(LONG)
 }
 
 /// Returns addresses of `masters` that look like addresses of different machines.

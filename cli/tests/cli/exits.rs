@@ -258,7 +258,7 @@ fn wrong_arguments_are_64() {
     );
     let (_, _, err) = ended(&mut with(&masters, "run --ttl 2h a -- true"));
     assert!(
-        err.contains("give all programs a longer --max-ttl"),
+        err.contains("or a longer --max-ttl or max_ttl in all programs"),
         "{err}"
     );
     // A look that is strict would begin a quarantine for the other one.

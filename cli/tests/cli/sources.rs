@@ -110,7 +110,7 @@ fn a_long_ttl_needs_a_max_ttl_in_the_set_as_on_the_command_line() {
         write(folder, &masters, settings);
         let (status, _, err) = ended(&mut at(folder, &format!("run -n {options} job -- true")));
         assert_eq!(status, expected, "{settings} {options}: {err}");
-        let says = err.contains("out of range: it must be at most 60s, see ttl");
+        let says = err.contains("out of range: it must be at most 60s, so set a shorter ttl");
         assert_eq!(says, expected != 0, "{err}");
     }
 }

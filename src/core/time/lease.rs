@@ -78,7 +78,7 @@ impl Ttl {
     /// longer than [`MOST`](Self::MOST).
     pub(crate) fn whole(ttl: Duration) -> Result<Self, ConfigError> {
         if ttl > Self::MOST {
-            return Err(too_long(ttl, Self::MOST));
+            return Err(ConfigError::time("TTL", ttl, "at most 366 days"));
         }
         Ok(Self(u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)))
     }
@@ -105,7 +105,11 @@ impl Ttl {
         if self.duration() <= most {
             Ok(self)
         } else {
-            Err(too_long(self.duration(), most))
+            let range = format!(
+                "at most {most:?}, so set a shorter ttl (10 s by default), \
+                 or a longer max_ttl in all programs"
+            );
+            Err(ConfigError::time("TTL", self.duration(), range))
         }
     }
 
@@ -116,11 +120,6 @@ impl Ttl {
     pub(crate) fn duration(self) -> Duration {
         Duration::from_millis(self.0)
     }
-}
-
-fn too_long(ttl: Duration, most: Duration) -> ConfigError {
-    let range = format!("at most {most:?}, see ttl (10 s by default) and max_ttl");
-    ConfigError::time("TTL", ttl, range)
 }
 
 /// The time until which a holder may rely on its lock. It is stored as an instant, so no caller can

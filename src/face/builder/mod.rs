@@ -66,7 +66,7 @@ impl Coordinator {
 /// |---|---|
 /// | [`ttl`](Self::ttl) | 10 s |
 /// | [`renewal`](Self::renewal) | as long as the guard lives |
-/// | [`max_ttl`](Self::max_ttl) | 1 min, or the TTL if that is longer |
+/// | [`max_ttl`](Self::max_ttl) | 1 min |
 /// | [`node_timeout`](Self::node_timeout) | four round trips to the master, 50 ms to 1 s |
 /// | [`connect_timeout`](Self::connect_timeout) | 1 s |
 /// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
@@ -262,9 +262,8 @@ impl Builder {
         self.set(Ok(quarantine), |config| &mut config.quarantine)
     }
 
-    /// Sets the longest TTL that a lock may have. A longer TTL is an error. Defaults to 1 min, or
-    /// to the [TTL](Self::ttl) if that is longer. Without a [quarantine](Self::quarantine),
-    /// the default is 366 days.
+    /// Sets the longest TTL that a lock may have. A longer [TTL](Self::ttl) is an error. Defaults to
+    /// 1 min. Without a [quarantine](Self::quarantine), the default is 366 days.
     ///
     /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
     /// but for at least 3 s. All clients of the masters must use the same value.

@@ -79,8 +79,7 @@ pub struct SharedSettings {
     /// See [`Builder::ttl`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
     pub ttl: Option<Duration>,
-    /// See [`Builder::max_ttl`]. `None`: 1 min, even if the TTL is longer, because other programs
-    /// do not know this TTL.
+    /// See [`Builder::max_ttl`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
     pub max_ttl: Option<Duration>,
     /// See [`Builder::connect_timeout`].
@@ -194,8 +193,8 @@ impl SharedSettings {
         let settings = self.read_files()?;
         let builder = Coordinator::builder()
             .masters(settings.masters)
-            .leaving(settings.leaving)
-            .max_ttl(settings.max_ttl.unwrap_or(MAX_TTL));
+            .leaving(settings.leaving);
+        let builder = settings.max_ttl.into_iter().fold(builder, Builder::max_ttl);
         let (connect, node) = (settings.connect_timeout, settings.node_timeout);
         let builder = settings.ttl.into_iter().fold(builder, Builder::ttl);
         let builder = connect.into_iter().fold(builder, Builder::connect_timeout);
@@ -238,9 +237,6 @@ impl Builder {
     }
 }
 
-/// The default of `max_ttl`. A longer TTL does not change it, because other programs do not know
-/// that TTL.
-const MAX_TTL: Duration = Duration::from_secs(60);
 const MASTERS: &str = "QUORLOCK_MASTERS";
 const PASSWORD: &str = "QUORLOCK_PASSWORD";
 /// The variables of the settings.
