@@ -54,7 +54,7 @@ async fn the_life_of_a_lock_is_logged() {
         .iter()
         .filter_map(|(level, text)| {
             let text = text.strip_prefix(" message=")?;
-            let message = text.split(" name=").next()?;
+            let message = text.split(" lock=").next()?;
             message.starts_with("lock ").then_some((*level, message))
         })
         .collect();

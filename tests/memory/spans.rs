@@ -49,10 +49,12 @@ impl Subscriber for Notes {
         let mut state = self.0.lock().unwrap();
         let name = attributes.metadata().name();
         let parent = attributes.parent().map(|parent| state.name(parent));
-        state.lines.push(match parent {
-            Some(parent) => format!("{name} begins in {parent}"),
-            None => format!("{name} begins"),
-        });
+        let parent = parent.map_or_else(String::new, |parent| format!(" in {parent}"));
+        // Subscribers that write JSON put the name of the span beside its fields.
+        let fields = attributes.metadata().fields();
+        let names_lock = fields.field("lock").is_some() && fields.field("name").is_none();
+        let lacks = if names_lock { "" } else { ", lacks `lock`" };
+        state.lines.push(format!("{name} begins{parent}{lacks}"));
         let id = state.names.len() as u64 + 1;
         state.names.insert(id, (name, 1));
         span::Id::from_u64(id)
@@ -71,7 +73,7 @@ impl Subscriber for Notes {
         let mut text = Text(String::new());
         event.record(&mut text);
         let message = text.0.split(" message=").nth(1).unwrap();
-        let message = message.split(" name=").next().unwrap().to_owned();
+        let message = message.split(" lock=").next().unwrap().to_owned();
         state.lines.push(match span {
             Some(span) => format!("{message}, in {span}"),
             None => message,

@@ -57,7 +57,7 @@ impl LockObserver {
     /// Returns a span for a call to acquire `lock`.
     pub(in crate::driver) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
-        debug_span!(target: LOCK, "acquire", %name, %kind, outcome = field::Empty)
+        debug_span!(target: LOCK, "acquire", lock = %name, %kind, outcome = field::Empty)
     }
 
     pub(in crate::driver) fn acquired(
@@ -68,12 +68,12 @@ impl LockObserver {
     ) {
         let slot = slot.map(Slot::shown);
         call.in_scope(
-            || debug!(target: LOCK, %name, ?validity, fencing_token, slot, "lock acquired"),
+            || debug!(target: LOCK, lock = %name, ?validity, fencing_token, slot, "lock acquired"),
         );
     }
 
     pub(in crate::driver) fn not_acquired(&self, name: &str, call: &Span, error: &AcquireError) {
-        call.in_scope(|| debug!(target: LOCK, %name, %error, "lock not acquired"));
+        call.in_scope(|| debug!(target: LOCK, lock = %name, %error, "lock not acquired"));
     }
 
     /// Records that a call to acquire `lock`, which began at `since`, is over.
@@ -95,7 +95,7 @@ impl LockObserver {
         slot: Option<Slot>,
     ) -> HoldSpan {
         let (name, kind, slot) = (lock.name(), lock.kind(), slot.map(Slot::shown));
-        let span = debug_span!(target: LOCK, "hold", %name, %kind, fencing_token, slot, end = field::Empty);
+        let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token, slot, end = field::Empty);
         HoldSpan {
             span: (!span.is_disabled()).then(|| Arc::new(span)),
             since: now_if_metered(),
@@ -111,9 +111,9 @@ impl LockObserver {
         own_guard: bool,
     ) {
         if own_guard {
-            warn!(target: LOCK, %name, ?waited, "waiting for a lock that a guard of this coordinator holds");
+            warn!(target: LOCK, lock = %name, ?waited, "waiting for a lock that a guard of this coordinator holds");
         } else {
-            info!(target: LOCK, %name, ?waited, %reason, "waiting for a lock for longer than its TTL");
+            info!(target: LOCK, lock = %name, ?waited, %reason, "waiting for a lock for longer than its TTL");
         }
     }
 
@@ -125,7 +125,7 @@ impl LockObserver {
         votes: &Votes,
     ) {
         hold.inside(
-            || warn!(target: LOCK, %name, ?remaining, %votes, "lock in doubt: it could not be renewed"),
+            || warn!(target: LOCK, lock = %name, ?remaining, %votes, "lock in doubt: it could not be renewed"),
         );
     }
 
@@ -138,9 +138,9 @@ impl LockObserver {
     ) {
         hold.inside(|| {
             if was_in_doubt {
-                info!(target: LOCK, %name, ?validity, "lock no longer in doubt");
+                info!(target: LOCK, lock = %name, ?validity, "lock no longer in doubt");
             } else {
-                debug!(target: LOCK, %name, ?validity, "lock renewed");
+                debug!(target: LOCK, lock = %name, ?validity, "lock renewed");
             }
         });
     }
@@ -148,7 +148,7 @@ impl LockObserver {
     /// Logs that the key was not put back on a master that had lost it. The next renewal tries
     /// again.
     pub(in crate::driver) fn not_put_back(&self, name: &str, hold: &HoldSpan, votes: &Votes) {
-        hold.inside(|| info!(target: LOCK, %name, %votes, "lock not put back on a master"));
+        hold.inside(|| info!(target: LOCK, lock = %name, %votes, "lock not put back on a master"));
     }
 
     /// Logs and counts the loss of `lock`. `stalled` is the time for which this process did not run
@@ -161,7 +161,7 @@ impl LockObserver {
         votes: &Votes,
     ) {
         let (name, why) = (lock.name(), reason.after(stalled));
-        hold.inside(|| warn!(target: LOCK, %name, reason = %why, %votes, "lock lost"));
+        hold.inside(|| warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost"));
         let reason = match reason {
             LostReason::Disowned => "disowned",
             // Both reasons mean that nothing extended the lock, so they share a label.
@@ -183,18 +183,18 @@ impl LockObserver {
             span.record("end", end);
         }
         if end == RELEASED {
-            hold.inside(|| debug!(target: LOCK, %name, "lock released"));
+            hold.inside(|| debug!(target: LOCK, lock = %name, "lock released"));
         }
     }
 
     pub(in crate::driver) fn not_kept(&self, name: &str) {
-        warn!(target: LOCK, %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
+        warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
     }
 
     /// Returns a span for a renewal, if a subscriber wants to see the span of the `hold`.
     pub(in crate::driver) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Span> {
         let hold = hold.span.as_deref()?;
-        Some(debug_span!(target: LOCK, parent: hold, "renew", %name, outcome = field::Empty))
+        Some(debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty))
     }
 
     /// Counts a renewal that was decided.
@@ -262,7 +262,7 @@ impl LockObserver {
         if begins {
             let votes = votes();
             let label = self.label.as_deref();
-            warn!(target: LOCK, label, %name, %reason, %votes, "no quorum: no lock can be acquired");
+            warn!(target: LOCK, label, lock = %name, %reason, %votes, "no quorum: no lock can be acquired");
         }
     }
 

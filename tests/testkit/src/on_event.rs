@@ -9,7 +9,7 @@ use tracing::{
 };
 
 /// A subscriber that calls a function with the level and the fields of each event, and ignores
-/// spans. The fields are one text: ` message=... name=...`.
+/// spans. The fields are one text: ` message=... lock=...`.
 pub struct OnEvent<F>(pub F);
 
 impl<F: Fn(Level, String) + Send + Sync + 'static> Subscriber for OnEvent<F> {
