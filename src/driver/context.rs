@@ -108,6 +108,15 @@ impl Context {
         Ok(())
     }
 
+    /// Makes all requests of this process fail at once, if it was forked from the one that has the
+    /// tasks. A call that would wait for votes without [`check_open`](Self::check_open) calls this
+    /// method before it waits, because no task casts them.
+    pub(crate) fn notice_fork(&self) {
+        if self.timers.are_in_parent() {
+            self.masters.close();
+        }
+    }
+
     /// Refuses new acquisitions. Wakes all waiters, to make them notice the close.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);

@@ -112,6 +112,13 @@ impl Masters {
         }
     }
 
+    /// Casts failures for all requests that no supervisor has taken. Later requests fail at once.
+    pub(crate) fn close(&self) {
+        for mailbox in &self.mailboxes {
+            mailbox.close(clock::monotonic());
+        }
+    }
+
     /// Returns whether a majority of every set of masters is connected.
     pub(crate) fn has_quorum(&self) -> bool {
         let connected = self.those(Mailbox::is_serving);

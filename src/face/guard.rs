@@ -253,7 +253,7 @@ impl Guard {
     /// Dropping the future has no effect on the lock.
     pub async fn settled(&self) -> Votes {
         for level in self.levels() {
-            level.claim.newest_round().settled().await;
+            level.claim.settled().await;
         }
         self.votes()
     }

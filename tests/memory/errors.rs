@@ -122,7 +122,8 @@ async fn a_closed_coordinator_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        "could not lock: the coordinator is closed, its runtime ended, or a task panicked",
+        "could not lock: the coordinator is closed, its runtime ended, a task panicked, \
+         or this process was forked: make the coordinator after the fork",
     );
 }
 

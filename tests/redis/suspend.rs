@@ -98,15 +98,15 @@ async fn hold_until_told(masters: String) {
     locks.close().await;
 }
 
-/// Compiles the C file `source`, which falsifies a clock, into a preloadable library next to a
-/// master's files. Returns `None` where that is not possible.
+/// Compiles the C file `source`, which replaces functions of the C library, into a preloadable
+/// library next to a master's files. Returns `None` where that is not possible.
 pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
     if !cfg!(all(
         target_os = "linux",
         target_env = "gnu",
         target_pointer_width = "64"
     )) {
-        skipped("altering the clocks of a program is not implemented for this system");
+        skipped("replacing functions of the C library is not implemented for this system");
         return None;
     }
     let path = master.socket().with_file_name(source).with_extension("so");

@@ -46,9 +46,12 @@ pub enum ReadyError {
     #[error(transparent)]
     Blocking(#[from] BlockingError),
 
-    /// The coordinator is closed, its runtime has shut down, or code of the program panicked in a
-    /// task of the coordinator.
-    #[error("the coordinator is closed, its runtime ended, or a task panicked")]
+    /// The coordinator is closed, its runtime has shut down, code of the program panicked in a task
+    /// of the coordinator, or the coordinator was made before this process was forked.
+    #[error(
+        "the coordinator is closed, its runtime ended, a task panicked, \
+         or this process was forked: make the coordinator after the fork"
+    )]
     Closed,
 
     /// Too few masters could vote before the time limit.

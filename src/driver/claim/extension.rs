@@ -136,6 +136,7 @@ impl Claim {
 
     /// Waits for the outcome of an extension.
     pub(crate) async fn confirm_extension(&self, extension: &Extension) -> Result<(), ExtendError> {
+        self.context.notice_fork();
         let round = &extension.round;
         let name = || self.name().clone();
         match round.decided().await {

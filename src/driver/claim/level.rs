@@ -115,6 +115,7 @@ impl Claim {
 
     /// Waits until a majority has confirmed `release`, which removes a level.
     pub(crate) async fn confirm_release(&self, release: &LiveRound) -> Result<(), ReleaseError> {
+        self.context.notice_fork();
         if release.decided().await == Outcome::Won {
             return Ok(());
         }

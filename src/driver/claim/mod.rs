@@ -172,6 +172,14 @@ impl Claim {
         }
     }
 
+    /// Waits until every master has voted in the newest round. When the tasks have ended, no further
+    /// vote comes.
+    pub(crate) async fn settled(&self) {
+        if !self.context.timers.have_ended() {
+            self.newest_round().settled().await;
+        }
+    }
+
     pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
         self.context.masters.votes(round)
     }

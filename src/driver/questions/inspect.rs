@@ -66,6 +66,7 @@ pub(crate) async fn inspect(
     pending: &PendingInspection,
 ) -> Result<Inspection, InspectError> {
     let (masters, lock_id) = (&context.masters, &pending.lock_id);
+    context.notice_fork();
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     pending.round.settled().await;
     let seen = pending.seen.lock().clone();
@@ -95,6 +96,7 @@ pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Vo
     let holders = inspection.named().into();
     let command = Command::new(&inspection.lock_id, Action::Break(holders));
     context.masters.post(command, round.clone());
+    context.notice_fork();
     round.settled().await;
     context.masters.votes(&round)
 }

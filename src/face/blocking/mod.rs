@@ -43,7 +43,7 @@
 //! not wait either.
 //!
 //! A `fork` does not copy the thread. Create the coordinator after the fork, in each process that
-//! uses it.
+//! uses it: in the child, calls of an older one fail at once. The parent keeps its locks.
 //!
 //! # In async programs
 //!
