@@ -15,7 +15,7 @@ use quorlock::{
     },
 };
 use quorlock_check::check;
-use testkit::certificates::{Authority, Signed, is_without_tls, tls_url};
+use testkit::certificates::{Authority, P521, Signed, VERSION_1, is_without_tls, tls_url};
 
 use crate::{
     check::{found, shared},
@@ -218,7 +218,8 @@ fn a_certificate_that_is_refused_is_explained() {
                 &strangers,
                 "nothing that is trusted has signed it: trust the authority that signed it, with \
                  ca_file or Builder::tls; if none is set, the environment variable SSL_CERT_FILE and \
-                 the system's certificates count",
+                 the system's certificates count; or the server's file lacks an intermediate \
+                 certificate",
             ),
             (
                 authority.sign("redis.example.com"),
@@ -243,6 +244,30 @@ fn a_certificate_that_is_refused_is_explained() {
             until_refused(&locks).await;
             let spec = MasterSpec::from(tls_url(&masters[0])).tls(trusting(trusted));
             assert_found(&[spec], expected).await;
+        }
+    });
+}
+
+#[test]
+fn a_server_with_unusual_tls_is_explained() {
+    with_authority(async |authority| {
+        let old = [authority.server(&authority.sign(HOST), "no", &["--tls-protocols", "TLSv1.1"])];
+        for (masters, expected) in [
+            (
+                [authority.server_of(VERSION_1, &[])],
+                "the server needs one of X.509 version 3, which `openssl x509 -req` makes with -extfile",
+            ),
+            (
+                [authority.server_of(P521, &[])],
+                "or a certificate whose key is not of P-521",
+            ),
+            (
+                old,
+                "the server has only TLS 1.1 or older: allow TLS 1.2 or 1.3 (tls-protocols)",
+            ),
+        ] {
+            let said = refusal(&locks(patient().tls(trusting(&authority)), &masters)).await;
+            assert!(said.contains(expected), "{said}");
         }
     });
 }

@@ -4,7 +4,7 @@ use std::{fs, path::PathBuf, process::Command};
 
 use nix::sys::signal::Signal;
 use testkit::{
-    certificates::{Authority, Signed, is_without_tls, tls_url},
+    certificates::{Authority, P521, Signed, VERSION_1, is_without_tls, tls_url},
     server::Server,
 };
 
@@ -245,8 +245,10 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
     let ca = masters.trusts(authority);
     let [certificate, key] = authority.files(&authority.sign("client"));
     let [_, other] = authority.files(&authority.sign("client"));
-    let empty = masters.servers[0].directory().join("empty");
-    fs::write(&empty, "").unwrap();
+    let empty = authority.write("");
+    let [version_1, p521] = [VERSION_1, P521].map(|pem| authority.write(pem));
+    let marked = fs::read_to_string(authority.file()).unwrap();
+    let marked = authority.write(&format!("\u{feff}{marked}"));
     for (more, expected) in [
         (
             "ca_file = \"missing.pem\"".to_owned(),
@@ -279,6 +281,18 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
         (
             format!("{ca}\ncert_file = {certificate:?}\nkey_file = {other:?}"),
             "cannot be used together: ",
+        ),
+        (
+            format!("ca_file = {marked:?}"),
+            "begins with a byte order mark, as some editors write it: remove it",
+        ),
+        (
+            format!("{ca}\ncert_file = {version_1:?}\nkey_file = {version_1:?}"),
+            "it must be of X.509 version 3, which `openssl x509 -req` makes with -extfile",
+        ),
+        (
+            format!("{ca}\ncert_file = {p521:?}\nkey_file = {p521:?}"),
+            "the key must be of RSA, P-256, P-384 or Ed25519",
         ),
     ] {
         let (status, out, err) = ended(&mut masters.quorlock(&more, "run a -- echo ran"));

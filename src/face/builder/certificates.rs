@@ -1,14 +1,11 @@
 //! The files for TLS: the trusted authorities, and the certificate of this client.
 
-use std::{path::Path, sync::Arc};
+use std::{fs, path::Path, sync::Arc};
 
 use tokio_rustls::rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{
-        CertificateDer, PrivateKeyDer,
-        pem::{self, PemObject},
-    },
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 
 use super::shared_settings::{SharedSettings, wrong};
@@ -44,7 +41,9 @@ pub(super) fn read(mut settings: SharedSettings) -> Result<SharedSettings, Confi
             .with_client_auth_cert(chain(&certificate)?, secret(&key)?)
             .map_err(|error| {
                 let files = format!("{} and {}", certificate.display(), key.display());
-                wrong(files, format!("cannot be used together: {error}"))
+                let why = format!("cannot be used together: {error}");
+                let advice = advice(&why).unwrap_or_default();
+                wrong(files, why + advice)
             })?,
     };
     let config = Arc::new(config);
@@ -62,26 +61,53 @@ fn roots(file: &Path) -> Result<RootCertStore, ConfigError> {
     Ok(roots)
 }
 
+/// Returns what to do about a certificate or a key of this client. Rustls has no cases for these
+/// errors, only texts.
+fn advice(error: &str) -> Option<&'static str> {
+    let texts = [
+        (
+            "UnsupportedCertVersion",
+            "; it must be of X.509 version 3, which `openssl x509 -req` makes with -extfile",
+        ),
+        (
+            "parse private key",
+            "; the key must be of RSA, P-256, P-384 or Ed25519",
+        ),
+    ];
+    let found = texts.into_iter().find(|(text, _)| error.contains(text));
+    found.map(|(_, advice)| advice)
+}
+
+/// Reads a file. A parser of PEM would skip the first part of a file with a byte order mark.
+fn content(file: &Path) -> Result<Vec<u8>, ConfigError> {
+    let place = || file.display().to_string();
+    let content = fs::read(file);
+    let content = content.map_err(|error| wrong(place(), format!("cannot be read: {error}")))?;
+    if content.starts_with("\u{feff}".as_bytes()) {
+        let reason = "begins with a byte order mark, as some editors write it: remove it";
+        return Err(wrong(place(), reason));
+    }
+    Ok(content)
+}
+
 fn chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let chain = match CertificateDer::pem_file_iter(file).and_then(Iterator::collect) {
-        Ok(chain) if Vec::is_empty(&chain) => Err(pem::Error::NoItemsFound),
-        chain => chain,
-    };
-    chain.map_err(|error| unreadable(file, "certificate", &error))
+    let content = content(file)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&content).collect();
+    let chain = chain.ok().filter(|chain| !chain.is_empty());
+    chain.ok_or_else(|| lacks(file, "certificate"))
 }
 
 fn secret(file: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
-    let key = PrivateKeyDer::from_pem_file(file);
-    key.map_err(|error| unreadable(file, "private key without a passphrase", &error))
+    let key = PrivateKeyDer::from_pem_slice(&content(file)?);
+    key.map_err(|_| lacks(file, "private key without a passphrase"))
 }
 
 /// Returns an error that shows no part of the content, which may be a key.
-fn unreadable(file: &Path, what: &str, error: &pem::Error) -> ConfigError {
-    let reason = match error {
-        pem::Error::Io(error) => format!("cannot be read: {error}"),
-        _ => format!("has no {what} in PEM form"),
-    };
-    wrong(file.display().to_string(), reason)
+fn lacks(file: &Path, what: &str) -> ConfigError {
+    wrong(
+        file.display().to_string(),
+        format!("has no {what} in PEM form"),
+    )
 }
 
 const WITHOUT_AUTHORITIES: &str = "needs a ca_file: name a file with the authorities of the \

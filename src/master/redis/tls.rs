@@ -113,7 +113,7 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
              ca_file or Builder::tls; if none is set, the environment variable SSL_CERT_FILE and the \
-             system's certificates count"
+             system's certificates count; or the server's file lacks an intermediate certificate"
         }
         Error::InvalidCertificate(
             Bad::Expired
@@ -123,6 +123,9 @@ fn advice(error: &Error) -> Option<&'static str> {
         ) => "renew it, or look at the clock of this machine",
         Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
             "use a host that it names in the URL, or add the host to it"
+        }
+        Error::InvalidCertificate(bad) if is_version_1(bad) => {
+            "the server needs one of X.509 version 3, which `openssl x509 -req` makes with -extfile"
         }
         // Such as CaUsedAsEndEntity.
         Error::InvalidCertificate(Bad::Other(_)) => {
@@ -136,7 +139,10 @@ fn advice(error: &Error) -> Option<&'static str> {
         // A server with TLS 1.2 sends these alerts, too, if the client has no certificate.
         Error::AlertReceived(Alert::HandshakeFailure) => {
             "it may want a certificate of the client, with cert_file and key_file or Builder::tls, \
-             or another version of TLS"
+             or another version of TLS, or a certificate whose key is not of P-521"
+        }
+        Error::AlertReceived(Alert::ProtocolVersion) => {
+            "the server has only TLS 1.1 or older: allow TLS 1.2 or 1.3 (tls-protocols)"
         }
         Error::AlertReceived(
             Alert::BadCertificate
@@ -148,6 +154,12 @@ fn advice(error: &Error) -> Option<&'static str> {
         ) => "it does not accept the client's certificate in cert_file or Builder::tls",
         _ => return None,
     })
+}
+
+/// Returns whether a certificate has the first version of X.509, which has no extensions. It is not
+/// a case of its own in rustls.
+fn is_version_1(bad: &CertificateError) -> bool {
+    matches!(bad, CertificateError::Other(other) if format!("{other:?}").contains("CertVersion"))
 }
 
 impl Stream for TlsStream<TcpStream> {

@@ -78,6 +78,21 @@ impl Authority {
         Server::start_with(&options.collect::<Vec<_>>())
     }
 
+    /// Starts a server as [`server`](Self::server) does, with a certificate and its key in one file.
+    pub fn server_of(&self, pem: &str, more: &[&str]) -> Server {
+        let file = self.write(pem);
+        let file = file.to_str().unwrap();
+        let options = [&["--tls-cert-file", file, "--tls-key-file", file], more].concat();
+        self.server(&self.sign("replaced by these options"), "no", &options)
+    }
+
+    /// Writes a file, and returns it.
+    pub fn write(&self, text: &str) -> PathBuf {
+        let file = self.directory.join(unique());
+        fs::write(&file, text).unwrap();
+        file
+    }
+
     /// Returns the options of such a server.
     pub fn options(&self, certificate: &Signed, clients: &str) -> Vec<String> {
         let files = [&self.files(certificate)[..], &[self.file()]].concat();
@@ -113,6 +128,11 @@ impl Authority {
         files
     }
 }
+
+/// A certificate of X.509 version 1, which has no extensions, and its key.
+pub const VERSION_1: &str = include_str!("../certificates/v1.pem");
+/// A certificate with a key of P-521, and that key.
+pub const P521: &str = include_str!("../certificates/p521.pem");
 
 impl Drop for Authority {
     fn drop(&mut self) {
