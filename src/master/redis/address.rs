@@ -1,6 +1,6 @@
 //! The address of a server.
 
-use std::{io, path::PathBuf, pin::Pin, sync::Arc};
+use std::{io, net::IpAddr, path::PathBuf, pin::Pin, sync::Arc};
 
 use super::wire::Wire;
 
@@ -63,6 +63,10 @@ pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
     }
     if !(1..=MOST).contains(&host.len()) || !host.chars().all(is_allowed) {
         return Err("its host is not a host name or an IP address");
+    }
+    let without_dot = host.strip_suffix('.');
+    if without_dot.is_some_and(|host| host.parse::<IpAddr>().is_ok()) {
+        return Err("its IP address ends with a dot");
     }
     if port == 0 {
         return Err("its port is 0");

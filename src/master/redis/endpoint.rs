@@ -301,11 +301,30 @@ fn fault_of(url: &str) -> String {
     if server.contains(',') {
         return HAS_COMMA.to_owned();
     }
+    if let Some(fault) = fault_of_ipv6(server) {
+        return fault.to_owned();
+    }
     let port = server.rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| !port.ends_with(']') && port.parse::<u16>().is_err()) {
         return "the port in its URL is not a number up to 65535".to_owned();
     }
     "its URL cannot be used".to_owned()
+}
+
+/// Returns what is wrong with a server that is named by an IPv6 address.
+fn fault_of_ipv6(server: &str) -> Option<&'static str> {
+    let (address, zone) = server.split_once('%').unwrap_or((server, ""));
+    let is_of_ip = |c: char| c.is_ascii_hexdigit() || "[]:.".contains(c);
+    if !address.chars().all(is_of_ip) || address.matches(':').count() < 2 {
+        return None;
+    }
+    match address.starts_with('[') {
+        true if zone.is_empty() => None,
+        true => Some(
+            "its IPv6 address has a zone, which no URL can have: use another address, or a name",
+        ),
+        false => Some("its IPv6 address must be in brackets, as in redis://[::1]"),
+    }
 }
 
 #[cfg(test)]
@@ -435,6 +454,26 @@ mod tests {
             ),
             ("redis://:hunter2@a/x", "its URL cannot be used: "),
             (
+                "redis://:hunter2@[fe80::1%25eth0]:6379",
+                "its IPv6 address has a zone, which no URL can have: use another address, or a name: ",
+            ),
+            (
+                "redis://[fe80::1%eth0]/1",
+                "its IPv6 address has a zone, which no URL can have: use another address, or a name: ",
+            ),
+            (
+                "redis://:hunter2@::1:27081",
+                "its IPv6 address must be in brackets, as in redis://[::1]: ",
+            ),
+            (
+                "redis://fd00::2/0",
+                "its IPv6 address must be in brackets, as in redis://[::1]: ",
+            ),
+            (
+                "redis://127.0.0.1.:7001",
+                "its IP address ends with a dot: ",
+            ),
+            (
                 "redis://a?password=hunter2",
                 "its URL has a parameter that is not known: ",
             ),
@@ -484,7 +523,7 @@ mod tests {
             #[cfg(feature = "tls")]
             ("rediss://:hunter2@a#f", "its URL has a part after #: "),
         ] {
-            let error = Endpoint::from_url(url).err().unwrap();
+            let error = Endpoint::from_url(url).err().unwrap_or_default();
             assert!(!error.contains("hunter2"), "{error}");
             assert!(
                 error.starts_with(fault) && error.ends_with(SHAPES),
