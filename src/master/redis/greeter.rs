@@ -193,6 +193,10 @@ impl Step {
             (Self::Hello(advice), _) if text.starts_with("NOAUTH") => Err(ConnectError::Login(
                 format!("NOAUTH, no password was given; {advice}"),
             )),
+            // A password of this program does not help.
+            (Self::Hello(_), _) if text.starts_with("DENIED") => {
+                Err(ConnectError::Login(PROTECTED.to_owned()))
+            }
             (Self::Hello(advice), _) => Err(ConnectError::Login(format!("{text}; {advice}"))),
             (Self::Select(number), _) => Err(ConnectError::Database(format!("{number}: {text}"))),
             // Without the right to track keys, waiters poll. Without the right to set a name, the
@@ -210,6 +214,9 @@ impl Step {
         }
     }
 }
+
+const PROTECTED: &str = "DENIED, it is in protected mode, which takes no connections from other \
+    machines: give the server a password (requirepass), or set protected-mode no behind a firewall";
 
 /// Returns whether the reply to a command without arguments shows that the server has the command.
 ///
@@ -310,7 +317,10 @@ mod tests {
             (
                 Step::Hello("look"),
                 "-DENIED Redis is running in protected mode\r\n",
-                "refused the login: DENIED Redis is running in protected mode; look".into(),
+                "refused the login: DENIED, it is in protected mode, which takes no connections from \
+                 other machines: give the server a password (requirepass), \
+                 or set protected-mode no behind a firewall"
+                    .into(),
             ),
             (
                 Step::Hello("look"),
