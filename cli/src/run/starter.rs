@@ -78,6 +78,10 @@ fn not_executed(command: &Command, error: &io::Error) -> Failure {
     let program = command.get_program().display();
     let why = if error.raw_os_error() == Some(NO_FORMAT) {
         "it is no program, and a script must begin with #! and its interpreter".to_owned()
+    } else if error.kind() == io::ErrorKind::NotFound {
+        "its interpreter does not exist: the one in its first line (#!), without a line break of \
+         Windows, or the loader of a program"
+            .to_owned()
     } else {
         error.to_string()
     };

@@ -53,6 +53,9 @@ fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     let (status, _, err) = ended(&mut with(&masters, &format!("run a -- {file}")));
     assert_eq!(status, 126, "{err}");
+    let says = "its interpreter does not exist: the one in its first line (#!), without a line break of \
+                Windows, or the loader of a program";
+    assert!(err.contains(says), "{err}");
     assert_free(&masters, "a");
 }
 
