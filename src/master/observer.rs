@@ -6,7 +6,10 @@ use tracing::{debug, info, warn};
 
 use super::connect_error::ORIGIN_RIGHTS;
 use crate::{
-    core::vote::{Failure, Vote, lists::Membership},
+    core::{
+        time::rounded,
+        vote::{Failure, Vote, lists::Membership},
+    },
     meter::{By, Counter, Gauge, counter, gauge, names},
 };
 
@@ -130,7 +133,7 @@ fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
             warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
         }
         MasterEvent::Quarantined { left, why } => {
-            warn!(target: MASTER, label, %master, ?left, %why, "master may have forgotten locks: it has no vote until they have expired");
+            warn!(target: MASTER, label, %master, left = ?rounded(left), %why, "master may have forgotten locks: it has no vote until they have expired");
         }
         MasterEvent::ReleasesGivenUp => {
             warn!(target: MASTER, label, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");

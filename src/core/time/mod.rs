@@ -8,6 +8,17 @@ use std::{
 pub(crate) mod lease;
 pub(crate) mod renewal;
 
+/// Returns a measured time for a text: in whole milliseconds, or microseconds if it is shorter.
+pub(crate) fn rounded(time: Duration) -> Duration {
+    let unit: u64 = if time < Duration::from_millis(1) {
+        1_000
+    } else {
+        1_000_000
+    };
+    let nanos = time.as_nanos() + u128::from(unit / 2);
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX) / unit * unit)
+}
+
 /// The rule by which the node timeout of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeTimeout {
@@ -106,6 +117,21 @@ impl OutageLog {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_in_a_text_has_no_digits_that_nobody_reads() {
+        for (nanos, expected) in [
+            (0, "0ns"),
+            (1_499, "1µs"),
+            (999_900, "1ms"),
+            (51_643_108, "52ms"),
+            (9_897_612_345, "9.898s"),
+        ] {
+            let shown = format!("{:?}", rounded(Duration::from_nanos(nanos)));
+            assert_eq!(shown, expected);
+        }
+        assert!(rounded(Duration::MAX) > Duration::from_secs(1_000_000_000));
+    }
 
     #[test]
     fn limits_table() {

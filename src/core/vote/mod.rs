@@ -14,6 +14,8 @@ pub(crate) mod votes;
 use held_report::HeldReport;
 pub(crate) use quorum::MasterSet;
 
+use crate::core::time::rounded;
+
 /// The answer of one master in a round.
 ///
 /// A refusal says that the client does not get the lock on that master, or does not hold it there.
@@ -232,7 +234,7 @@ impl fmt::Display for Failure {
             }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
             Self::TimedOut { after, silence } => {
-                write!(f, "no answer in {after:?}")?;
+                write!(f, "no answer in {:?}", rounded(*after))?;
                 silence.map_or(Ok(()), |silence| {
                     write!(f, " on a connection that was silent for {silence:.1?}")
                 })
@@ -359,8 +361,8 @@ mod tests {
             ),
             (Vote::Fail(Failure::Rejected(text("OOM"))), "answered OOM"),
             (
-                Vote::Fail(Failure::timed_out(millis(50))),
-                "no answer in 50ms",
+                Vote::Fail(Failure::timed_out(Duration::from_nanos(51_643_108))),
+                "no answer in 52ms",
             ),
             (
                 Vote::Fail(Failure::TimedOut {

@@ -17,7 +17,7 @@ use crate::{
     core::{
         error::AcquireError,
         protocol::name::LockId,
-        time::OutageLog,
+        time::{OutageLog, rounded},
         view::lock_state::LostReason,
         vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, votes::Votes},
     },
@@ -68,7 +68,7 @@ impl LockObserver {
     ) {
         let slot = slot.map(Slot::shown);
         call.in_scope(
-            || debug!(target: LOCK, lock = %name, ?validity, fencing_token, slot, "lock acquired"),
+            || debug!(target: LOCK, lock = %name, validity = ?rounded(validity), fencing_token, slot, "lock acquired"),
         );
     }
 
@@ -111,9 +111,9 @@ impl LockObserver {
         own_guard: bool,
     ) {
         if own_guard {
-            warn!(target: LOCK, lock = %name, ?waited, "waiting for a lock that a guard of this coordinator holds");
+            warn!(target: LOCK, lock = %name, waited = ?rounded(waited), "waiting for a lock that a guard of this coordinator holds");
         } else {
-            info!(target: LOCK, lock = %name, ?waited, %reason, "waiting for a lock for longer than its TTL");
+            info!(target: LOCK, lock = %name, waited = ?rounded(waited), %reason, "waiting for a lock for longer than its TTL");
         }
     }
 
@@ -125,7 +125,7 @@ impl LockObserver {
         votes: &Votes,
     ) {
         hold.inside(
-            || warn!(target: LOCK, lock = %name, ?remaining, %votes, "lock in doubt: it could not be renewed"),
+            || warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed"),
         );
     }
 
@@ -138,9 +138,9 @@ impl LockObserver {
     ) {
         hold.inside(|| {
             if was_in_doubt {
-                info!(target: LOCK, lock = %name, ?validity, "lock no longer in doubt");
+                info!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock no longer in doubt");
             } else {
-                debug!(target: LOCK, lock = %name, ?validity, "lock renewed");
+                debug!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock renewed");
             }
         });
     }

@@ -19,6 +19,7 @@ use super::{config::MasterConfig, observer::MasterEvent};
 use crate::{
     core::{
         restart::{DataLoss, Sign},
+        time::rounded,
         vote::{Failure, Vote},
     },
     panics::shielded,
@@ -171,7 +172,7 @@ impl Session {
             while let Some(request) = self.next_overdue(now()) {
                 let why = format!(
                     "its connection ended, and no new one was there in {:?}",
-                    self.link.liveness.timeout()
+                    rounded(self.link.liveness.timeout())
                 );
                 self.fail(&request, Failure::Unreachable(why.into()), now());
                 self.owe(request);
