@@ -63,7 +63,7 @@
 //! lost lock is logged at WARN. Attempts to reconnect are logged at DEBUG. Tokens, user names and
 //! passwords are never logged.
 //!
-//! There are three spans at DEBUG, with the target `quorlock::lock` and the name of the lock.
+//! There are three spans at DEBUG, with the target `quorlock::lock` and the lock's name as `lock`.
 //! `acquire` covers a call that asks for a lock. `hold` begins when that call succeeds, and ends
 //! with the release or the loss. Inside `hold`, each renewal in the background has a span `renew`.
 //!
@@ -74,7 +74,8 @@
 //!   [`docs::operations`](crate::docs::operations#masters-behind-sentinel).
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that
-//!   crate.
+//!   crate. It uses the crypto provider `ring`. In a program with a second provider, such as
+//!   `aws-lc-rs`, rustls has no default any more: call `CryptoProvider::install_default` first.
 //! - `metrics` counts rounds, votes, waits and losses through the facade of the
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
