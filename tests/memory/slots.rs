@@ -1,9 +1,9 @@
 //! Which slot of a semaphore a caller gets while masters lack holders.
 
-use std::time::Duration;
+use std::{future::poll_fn, pin::pin, slice, time::Duration};
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, MemoryMaster};
-use tokio::time::Instant;
+use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster};
+use tokio::time::{Instant, sleep};
 
 use super::world::{World, millis, seconds, timed};
 
@@ -95,4 +95,90 @@ async fn an_attempt_at_a_permit_takes_five_node_timeouts_at_most() {
     assert!(is_refused, "{refused:?}");
     assert!(took > 4 * node_timeout, "no second attempt: {took:?}");
     assert!(took <= 5 * node_timeout, "{took:?}");
+}
+
+/// Returns what `future` returns. Calls `news` when the masters got commands. Fails if a master got
+/// more than 20 of them while no time passed: ten rounds, and what each of them gives back. Looks
+/// at each poll, because time does not pass while a waiter makes rounds without a pause.
+async fn paused<T>(
+    masters: &[MemoryMaster],
+    news: impl Fn(),
+    future: impl Future<Output = T>,
+) -> T {
+    const MOST: u64 = 20;
+    let commands = || masters.iter().map(MemoryMaster::commands).max().unwrap();
+    let (mut began, mut last) = ((Instant::now(), commands()), 0);
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let (now, count) = (Instant::now(), commands());
+        if now > began.0 {
+            began = (now, last);
+        }
+        if count > last {
+            assert!(count - began.1 <= MOST, "{} at {now:?}", count - began.1);
+            news();
+        }
+        last = count;
+        future.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// Three masters never choose the same slot: one lacks a holder and grants its slot, and another
+/// one grants the slot that is free. The clock of the third is so far off that it accepts no
+/// fencing token.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_pauses_if_the_votes_are_split_again_and_again() {
+    // The agreed master is any of the three.
+    for (lacking, off) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)].repeat(3) {
+        let world = World::new(3).await;
+        let lock = world.locks.semaphore(NAME, 2).ttl(seconds(10));
+        let mut guards = [
+            lock.try_acquire().await.unwrap(),
+            lock.try_acquire().await.unwrap(),
+        ];
+        guards.sort_by_key(Guard::slot);
+        let [held, free] = guards;
+        let lock = lock.fenced();
+        let change = async {
+            sleep(millis(20)).await; // the waiter is in the queues
+            world.masters[off].set_clock(-2_000_000, 0);
+            remove(&world.masters[lacking], &[0], slice::from_ref(&held));
+            free.release().await.unwrap();
+        };
+        let waiter = async { tokio::join!(lock.acquire_within(seconds(9)), change).0 };
+        let (took, guard) = timed(paused(&world.masters, || (), waiter)).await;
+        // The next renewal of the holder puts its slot back, unless the waiter has it there.
+        assert!(took < seconds(9), "{took:?}");
+        assert_eq!(guard.unwrap().slot(), Some(1));
+    }
+}
+
+/// Calls that come all the time lead to some rounds at once, and then to 20 in a second.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_pauses_whatever_calls_come() {
+    for kind in [Kind::Fair, Kind::ReadWrite, Kind::Semaphore] {
+        let world = World::new(3).await;
+        let (owner, other) = (world.locks.owner(), world.locks.owner());
+        let lock = |owner| world.locks.of_kind(kind, NAME, owner);
+        let held = lock(&owner).try_acquire().await.unwrap();
+        let call = || {
+            for master in &world.masters {
+                let queues = ["queue", "waiters", "writers"]
+                    .map(|queue| format!("quorlock:{queue}:{{{NAME}}}"));
+                for ticket in queues.iter().flat_map(|queue| master.queue(queue)) {
+                    let channel = format!("quorlock:turn:{}", &ticket[17..53]);
+                    master.command(&["PUBLISH", &channel, &ticket]);
+                }
+            }
+        };
+        let before = world.commands();
+        let waiting = lock(&other);
+        let waiter = waiting.acquire_within(seconds(5));
+        assert!(paused(&world.masters, call, waiter).await.is_err());
+        let sent = world.commands_since(&before);
+        let most = sent.into_iter().max();
+        assert!(most < Some(130), "{kind}: {most:?}");
+        assert!(held.is_valid());
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::pauses::{Backoff, Met, Pauses, Wait};
+use super::pauses::{Backoff, Met, Pace, Pauses, Wait};
 use crate::core::{
     time::lease::LeaseTime,
     vote::{MasterSet, obstacle::Obstacle},
@@ -49,7 +49,7 @@ pub(crate) enum Start {
 impl ContestPolicy {
     pub(crate) fn new(retry: Backoff, poll: Backoff, now: LeaseTime) -> Self {
         Self {
-            pauses: Pauses::new(retry, poll),
+            pauses: Pauses::new(retry, poll, Pace::OF_REPORTS),
             free: MasterSet::ALL,
             ask_all_at: now + poll.most(),
             has_news: false,

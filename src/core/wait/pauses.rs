@@ -6,10 +6,7 @@ use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
 
 /// The waits of one waiter between its attempts.
 ///
-/// Reports of changes lead to a burst of at most 28 attempts, and then to at most four a second.
-/// There are two reasons for this limit. A server whose table of tracked keys is too small also
-/// reports keys that did not change. And if a hundred processes want a lock, each of them would
-/// otherwise make an attempt after each release.
+/// News leads to attempts at a limited [`Pace`], whatever the masters report.
 #[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
@@ -20,9 +17,36 @@ pub(crate) struct Pauses {
     met: Option<(mem::Discriminant<Obstacle>, bool)>,
     /// The number of attempts in a row that met this obstacle, not counting the first one.
     repeats: u32,
-    /// The time at which the attempts so far would end if each took an
-    /// [`INTERVAL`](Self::INTERVAL).
+    pace: Pace,
+    /// The time at which the attempts so far would end if each took the interval of the pace.
     used_until: Option<LeaseTime>,
+}
+
+/// How many attempts news may lead to: a burst, and then one for each interval.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    burst: u32,
+    interval: Duration,
+}
+
+impl Pace {
+    /// The pace of a waiter to which masters report changes of the key. There are two reasons for
+    /// this limit. A server whose table of tracked keys is too small also reports keys that did not
+    /// change. And if a hundred processes want a lock, each of them would otherwise make an attempt
+    /// after each release.
+    pub(crate) const OF_REPORTS: Self = Self {
+        burst: 28,
+        interval: Duration::from_millis(250),
+    };
+    /// The pace of a waiter in the queues. Masters call it when its turn has come, so it needs few
+    /// attempts. But masters that know different holders may call it again and again.
+    pub(crate) const OF_CALLS: Self = Self {
+        burst: 6,
+        interval: Duration::from_millis(50),
+    };
+    /// After the burst, a waiter makes its attempts in series of this length. The first attempt of
+    /// a series only finds out what has happened since the last series.
+    const SERIES: u32 = 2;
 }
 
 /// What an attempt met: the obstacle, and whether masters granted the lock for a moment, although
@@ -49,21 +73,17 @@ impl Wait {
 }
 
 impl Pauses {
-    const INTERVAL: Duration = Duration::from_millis(250);
-    const BURST: u32 = 28;
-    /// After the burst, a waiter makes its attempts in series of this length. The first attempt of
-    /// a series only finds out what has happened since the last series.
-    const SERIES: u32 = 2;
     /// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of
     /// its last millisecond.
     const EXPIRY_MARGIN: Duration = Duration::from_millis(2);
 
-    pub(crate) fn new(retry: Backoff, poll: Backoff) -> Self {
+    pub(crate) fn new(retry: Backoff, poll: Backoff, pace: Pace) -> Self {
         Self {
             retry,
             poll,
             met: None,
             repeats: 0,
+            pace,
             used_until: None,
         }
     }
@@ -109,13 +129,14 @@ impl Pauses {
         }
     }
 
-    /// Counts an attempt. Returns the time for which reports must not lead to another attempt.
+    /// Counts an attempt. Returns the time for which news must not lead to another attempt.
     pub(crate) fn rest(&mut self, now: LeaseTime) -> Duration {
-        let used_until = self.used_until.map_or(now, |used| used.max(now)) + Self::INTERVAL;
+        let Pace { burst, interval } = self.pace;
+        let used_until = self.used_until.map_or(now, |used| used.max(now)) + interval;
         self.used_until = Some(used_until);
-        match used_until.saturating_duration_since(now + Self::INTERVAL * Self::BURST) {
+        match used_until.saturating_duration_since(now + interval * burst) {
             Duration::ZERO => Duration::ZERO,
-            _ => Self::INTERVAL * Self::SERIES,
+            _ => interval * Pace::SERIES,
         }
     }
 }
@@ -189,7 +210,8 @@ mod tests {
 
     fn pauses() -> Pauses {
         let retry = Backoff::new(millis(10), millis(200)).unwrap();
-        Pauses::new(retry, Backoff::new(millis(500), millis(1_500)).unwrap())
+        let poll = Backoff::new(millis(500), millis(1_500)).unwrap();
+        Pauses::new(retry, poll, Pace::OF_REPORTS)
     }
 
     fn now() -> LeaseTime {
@@ -249,26 +271,24 @@ mod tests {
         assert_eq!(wait.pause, millis(5));
     }
 
-    /// In this test, a report follows each attempt at once.
+    /// In this test, news follows each attempt at once.
     #[test]
-    fn no_report_leads_to_more_than_a_burst_and_four_attempts_a_second() {
-        let (mut pauses, start) = (pauses(), now());
-        let (mut at, mut attempts) = (start, Vec::new());
-        while at < start + millis(100_000) {
-            attempts.push(at);
-            at = at + pauses.rest(at);
+    fn news_leads_to_a_burst_of_attempts_and_then_to_few() {
+        for (pace, at_once, in_all) in [
+            (Pace::OF_REPORTS, 29, 400..=435), // the burst, and one that finds it used
+            (Pace::OF_CALLS, 7, 2_000..=2_015),
+        ] {
+            let (mut pauses, start) = (Pauses { pace, ..pauses() }, now());
+            let (mut at, mut attempts) = (start, Vec::new());
+            while at < start + millis(100_000) {
+                attempts.push(at);
+                at = at + pauses.rest(at);
+            }
+            let early = attempts.iter().filter(|at| **at == start).count();
+            assert_eq!(early, at_once, "{pace:?}");
+            assert!(in_all.contains(&attempts.len()), "{pace:?}: {attempts:?}");
+            assert_eq!(pauses.rest(at + millis(8_000)), millis(0), "a new burst");
         }
-        let within = |time| {
-            let end = start + millis(time);
-            attempts.iter().filter(|at| **at < end).count()
-        };
-        assert_eq!(within(1), 29, "the burst, and one that finds it used");
-        assert!(
-            (400..=435).contains(&within(100_000)),
-            "{}",
-            within(100_000)
-        );
-        assert_eq!(pauses.rest(at + millis(8_000)), millis(0), "a new burst");
     }
 
     #[test]

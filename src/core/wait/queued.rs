@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use super::{
-    pauses::{Backoff, Pauses, Wait},
+    pauses::{Backoff, Pace, Pauses, Wait},
     reach::Reach,
 };
 use crate::core::{
     protocol::identity::QueueOptions,
+    time::lease::LeaseTime,
     vote::{obstacle::Obstacle, round::Round},
 };
 
@@ -37,7 +38,7 @@ impl QueuePolicy {
         // not all poll at the same time.
         let poll = Backoff::between(waiter_timeout * 3 / 10, waiter_timeout / 3);
         Self {
-            pauses: Pauses::new(retry, poll),
+            pauses: Pauses::new(retry, poll, Pace::OF_CALLS),
             options: QueueOptions {
                 waiter_timeout,
                 is_fresh: true,
@@ -64,7 +65,13 @@ impl QueuePolicy {
     /// Returns the wait after `round`. A call of a master may end this wait. If `is_taken` is
     /// `true`, the slot that the round asked for is taken, but other slots may be free. No master
     /// calls the waiter for another slot, so the waiter tries again soon.
-    pub(crate) fn wait_after(&mut self, round: &Round, is_taken: bool, random: u64) -> Wait {
+    pub(crate) fn wait_after(
+        &mut self,
+        round: &Round,
+        is_taken: bool,
+        now: LeaseTime,
+        random: u64,
+    ) -> Wait {
         let obstacle = if is_taken {
             Obstacle::Split
         } else if self.is_reader {
@@ -82,6 +89,7 @@ impl QueuePolicy {
             Obstacle::Split => end / 2,
             _ => Duration::ZERO,
         };
+        let pause = pause.max(self.pauses.rest(now)).min(end);
         Wait { pause, end }
     }
 
@@ -108,9 +116,8 @@ impl QueuePolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{
-        time::lease::LeaseTime,
-        vote::{Failure, Refusal, Verb, Vote, held_report::HeldReport, quorum::Quorum},
+    use crate::core::vote::{
+        Failure, Refusal, Verb, Vote, held_report::HeldReport, quorum::Quorum,
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -172,7 +179,7 @@ mod tests {
         ] {
             let mut waiter = waiter();
             for (letters, expected) in rounds {
-                let wait = waiter.wait_after(&round(letters), false, RANDOM);
+                let wait = waiter.wait_after(&round(letters), false, LeaseTime::some(), RANDOM);
                 assert_eq!(wait.end, millis(*expected), "{name}: {letters}");
             }
         }
@@ -187,7 +194,7 @@ mod tests {
             ("hgh", false, 52), // another holds the lock
             ("ghh", false, 52),
         ] {
-            let wait = waiter.wait_after(&round(letters), is_taken, RANDOM);
+            let wait = waiter.wait_after(&round(letters), is_taken, LeaseTime::some(), RANDOM);
             let pause = if expected == 52 { 0 } else { expected * 500 };
             let times = (wait.pause, wait.end);
             assert_eq!(

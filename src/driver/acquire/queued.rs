@@ -135,7 +135,7 @@ impl<'a> QueuedWait<'a> {
                 return Ok(Next::StepAside(round.read(Round::quarantined)));
             }
             if !is_kept {
-                self.wait(&round, &position).await;
+                self.wait(&round, &mut position).await;
             }
             self.ask_again(&mut position).await?;
         }
@@ -361,10 +361,11 @@ impl<'a> QueuedWait<'a> {
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues. Does not wait if the waiter is not in the queues yet, because the next round joins
     /// them.
-    async fn wait(&mut self, round: &LiveRound, position: &QueuePosition<'_>) {
+    async fn wait(&mut self, round: &LiveRound, position: &mut QueuePosition<'_>) {
         let Some(waiter) = &position.waiter else {
             return;
         };
+        position.slot.note_wait();
         let lock_id = &self.request.lock_id;
         // If another program deletes the key, no master calls a waiter. So the waiter at the head
         // of a queue watches the key, from its next round on.
@@ -374,7 +375,7 @@ impl<'a> QueuedWait<'a> {
         }
         let (now, random) = (clock::now(), clock::random_u64());
         let is_taken = round.read(|round| position.slot.is_taken(round));
-        let wait = round.read(|round| self.policy.wait_after(round, is_taken, random));
+        let wait = round.read(|round| self.policy.wait_after(round, is_taken, now, random));
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         self.context.timers.sleep_until(pause).await;
         let (held, free) = round.read(|round| (round.held_by_others(), round.granted()));

@@ -59,10 +59,15 @@ pub(super) struct SlotChoice<'a> {
     /// The agreed master, if it chooses the slot in the newest round. `None` if each master chooses
     /// by itself.
     pub(super) agreed: Option<usize>,
-    /// The agreed master, if it chose the slot in the round before the newest one.
+    /// The agreed master, if it was asked to choose the slot in the newest attempt. All masters may
+    /// have chosen since, in a further ballot or because the agreed master puts others first.
+    chooser: Option<usize>,
+    /// The agreed master, if it was asked to choose in the last attempt that was denied.
     last: Option<usize>,
     /// The round before the newest one, if the newest one keeps the grants of that earlier round.
     kept: Option<Arc<LiveRound>>,
+    /// `true` if the agreed master was asked to choose after a split vote, since the last wait.
+    has_chosen: bool,
 }
 
 impl<'a> SlotChoice<'a> {
@@ -72,8 +77,10 @@ impl<'a> SlotChoice<'a> {
             lock_id: &request.lock_id,
             has_slots: request.lock_id.kind().spec().has_slots,
             agreed: None,
+            chooser: None,
             last: None,
             kept: None,
+            has_chosen: false,
         }
     }
 
@@ -102,6 +109,7 @@ impl<'a> SlotChoice<'a> {
             among = list.map_or(among, |(_, masters)| among.and(masters));
         }
         self.agreed = masters.agreed(self.lock_id.key(), among);
+        self.chooser = self.agreed;
     }
 
     /// If the agreed master chooses, waits for its answer. If it grants a slot, asks the other
@@ -134,17 +142,24 @@ impl<'a> SlotChoice<'a> {
     }
 
     /// Notes a `round` that was not won. If masters chose different slots, lets the agreed master
-    /// choose in the next round. It does not choose twice in a row, because it may be wrong.
+    /// choose in the next round. It does not choose twice in a row, because it may be wrong, and
+    /// only once before the caller [waits](Self::note_wait), because the votes may be split again.
     /// Returns whether the grants are kept for the next round, which then begins at once.
     pub(super) fn note_denied(&mut self, round: &Arc<LiveRound>) -> bool {
-        self.last = self.agreed.take();
+        (self.last, self.agreed) = (self.chooser.take(), None);
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
         self.note(is_split);
-        if is_split && self.last.is_none() {
+        if is_split && self.last.is_none() && !self.has_chosen {
             self.choose(Some(round));
+            self.has_chosen = true;
         }
         self.kept = self.agreed.map(|_| round.clone());
         self.kept.is_some()
+    }
+
+    /// Notes that the caller waits before its next round.
+    pub(super) fn note_wait(&mut self) {
+        self.has_chosen = false;
     }
 
     /// Returns whether the other masters refused the slot that the agreed master has granted in
