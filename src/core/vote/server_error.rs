@@ -1,8 +1,24 @@
 //! The meanings of the error replies of servers. The words differ between versions.
+//!
+//! This is the only place that reads such words. Dials, votes, the check and the command line ask
+//! it.
 
 use super::{Failure, Verb};
 
-/// The meaning of an error reply.
+/// What must happen before the same command can work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Meaning {
+    /// Someone must give the user a right, or let the server have or allow the command.
+    RightMissing,
+    /// Perhaps nothing: the next try may work. All errors that are not known have this meaning.
+    Temporary,
+    /// Someone must give the right user and password, or let the server accept them.
+    WrongLogin,
+    /// Someone must list another server, or another database.
+    WrongServer,
+}
+
+/// The kind of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerError {
     ChannelDenied,
@@ -10,17 +26,25 @@ pub(crate) enum ServerError {
     KeyDenied,
     /// The server is still reading its data from disk, and refuses commands until it has finished.
     Loading,
+    /// The server refused the user or the password, or wants a password, or accepts no login from
+    /// this machine.
+    LoginDenied,
     /// The server takes no more connections.
     MaxClients,
+    /// Another server of the cluster has the key.
+    Moved,
+    /// The server does not have the database.
+    NoDatabase,
     /// The server does not know RESP3.
     NoProtocol,
     /// The server does not have the script.
     NoScript,
     /// Any other error of a command.
     Other,
-    /// The user may not run scripts, or the server has no command for it. Each kind of lock needs
-    /// scripts.
+    /// The user may not run scripts. Each kind of lock needs scripts.
     ScriptsDenied,
+    /// The server has no command that runs scripts, or has it under another name.
+    ScriptsUnknown,
     /// A temporary state of the server, such as `BUSY`.
     State,
     /// The command does not exist, has another name, is switched off, or may not be used in a
@@ -30,32 +54,50 @@ pub(crate) enum ServerError {
     WritesRefused(&'static str),
 }
 
+const CLUSTER_DOWN: ServerError = ServerError::WritesRefused("CLUSTERDOWN");
+
 /// The error codes that have a meaning of their own.
-const CODES: [(&str, ServerError); 9] = [
-    ("CLUSTERDOWN", ServerError::WritesRefused("CLUSTERDOWN")),
+const CODES: [(&str, ServerError); 13] = [
+    ("CLUSTERDOWN", CLUSTER_DOWN),
+    ("DENIED", ServerError::LoginDenied),
     ("LOADING", ServerError::Loading),
     ("MASTERDOWN", ServerError::WritesRefused("MASTERDOWN")),
     ("MISCONF", ServerError::WritesRefused("MISCONF")),
+    ("MOVED", ServerError::Moved),
+    ("NOAUTH", ServerError::LoginDenied),
     ("NOPROTO", ServerError::NoProtocol),
     ("NOREPLICAS", ServerError::WritesRefused("NOREPLICAS")),
     ("NOSCRIPT", ServerError::NoScript),
     ("OOM", ServerError::WritesRefused("OOM")),
     ("READONLY", ServerError::WritesRefused("READONLY")),
+    ("WRONGPASS", ServerError::LoginDenied),
 ];
 
 /// The meanings of errors that have the code `ERR` or `NOPERM`, or no code. The words come from
 /// errors of Redis 6, 7 and 8, of Valkey, and of the crate's own scripts. The first row whose words
 /// are in the error decides.
-const WORDS: [(&str, ServerError); 16] = [
+const WORDS: [(&str, ServerError); 25] = [
     // An error of the crate's scripts about a key. The name of the key may contain any word.
     ("ERR the key ", ServerError::Other),
     ("max number of clients", ServerError::MaxClients),
     ("nknown Redis command", ServerError::UnknownCommand),
-    ("nknown command 'EVAL", ServerError::ScriptsDenied),
-    ("nknown command `EVAL", ServerError::ScriptsDenied),
+    ("nknown command 'EVAL", ServerError::ScriptsUnknown),
+    ("nknown command `EVAL", ServerError::ScriptsUnknown),
     ("nknown command", ServerError::UnknownCommand),
     ("nsupported command", ServerError::UnknownCommand),
     ("not allowed from script", ServerError::UnknownCommand),
+    ("DB index", ServerError::NoDatabase),
+    ("SELECT is not", ServerError::NoDatabase),
+    // Redis before version 6, and proxies.
+    ("ERR AUTH ", ServerError::LoginDenied),
+    ("Client sent AUTH", ServerError::LoginDenied),
+    ("invalid password", ServerError::LoginDenied),
+    ("invalid username-password", ServerError::LoginDenied),
+    // A script asks for a key that it did not declare. In Redis before version 8, the cluster may
+    // also be down.
+    ("a non local key", ServerError::Moved),
+    ("slot not served", CLUSTER_DOWN),
+    ("cluster is down", CLUSTER_DOWN),
     ("one of the keys", ServerError::KeyDenied),
     ("access a key", ServerError::KeyDenied),
     ("a channel", ServerError::ChannelDenied),
@@ -87,17 +129,33 @@ impl ServerError {
         })
     }
 
-    /// Returns whether the server will refuse the same command until a right of the user or the
-    /// server's configuration is changed. All other errors may be temporary.
-    pub(crate) fn is_denial(self) -> bool {
-        matches!(
-            self,
+    pub(crate) fn meaning(self) -> Meaning {
+        match self {
             Self::ChannelDenied
-                | Self::CommandDenied
-                | Self::KeyDenied
-                | Self::ScriptsDenied
-                | Self::UnknownCommand
-        )
+            | Self::CommandDenied
+            | Self::KeyDenied
+            | Self::ScriptsDenied
+            | Self::ScriptsUnknown
+            | Self::UnknownCommand => Meaning::RightMissing,
+            Self::Loading
+            | Self::MaxClients
+            | Self::NoScript
+            | Self::Other
+            | Self::State
+            | Self::WritesRefused(_) => Meaning::Temporary,
+            Self::LoginDenied => Meaning::WrongLogin,
+            Self::Moved | Self::NoDatabase | Self::NoProtocol => Meaning::WrongServer,
+        }
+    }
+
+    /// Returns whether a right or a command is missing.
+    pub(crate) fn is_denial(self) -> bool {
+        self.meaning() == Meaning::RightMissing
+    }
+
+    /// Returns whether no script can run.
+    pub(crate) fn is_about_scripts(self) -> bool {
+        matches!(self, Self::ScriptsDenied | Self::ScriptsUnknown)
     }
 
     /// Returns whether only a replica gives this answer.
@@ -112,14 +170,18 @@ impl ServerError {
             // Perhaps the user has the rights to other keys. After `NOSCRIPT`, the script is sent.
             Self::ChannelDenied | Self::KeyDenied | Self::NoScript => false,
             // Perhaps the program does not need the rights to inspect locks or to probe.
-            Self::CommandDenied | Self::ScriptsDenied | Self::UnknownCommand => {
-                matches!(verb, Verb::Acquire | Verb::Heal)
-            }
+            Self::CommandDenied
+            | Self::ScriptsDenied
+            | Self::ScriptsUnknown
+            | Self::UnknownCommand => matches!(verb, Verb::Acquire | Verb::Heal),
             // A script may have failed because of a key of another program. A probe has its own
             // key.
             Self::Other => verb == Verb::Probe,
             Self::Loading
+            | Self::LoginDenied
             | Self::MaxClients
+            | Self::Moved
+            | Self::NoDatabase
             | Self::NoProtocol
             | Self::State
             | Self::WritesRefused(_) => true,
@@ -204,11 +266,11 @@ mod tests {
             ("ERR unknown command `HELLO`", ServerError::UnknownCommand),
             (
                 "ERR unknown command `EVALSHA`, with args beginning with: `ab12`,",
-                ServerError::ScriptsDenied,
+                ServerError::ScriptsUnknown,
             ),
             (
                 "ERR unknown command 'EVAL', with args beginning with: 'return 1'",
-                ServerError::ScriptsDenied,
+                ServerError::ScriptsUnknown,
             ),
             (
                 "@user_script: 3: Unknown Redis command called from Lua script",
@@ -248,6 +310,76 @@ mod tests {
             ("ERR syntax error", ServerError::Other),
         ] {
             assert_eq!(ServerError::of(error), expected, "{error}");
+        }
+    }
+
+    /// The errors of servers, of versions of clusters, and of proxies.
+    #[test]
+    fn each_error_means_that_one_thing_must_change() {
+        use Meaning::*;
+        for (error, meaning) in [
+            ("upstream failure", Temporary),
+            ("no upstream host", Temporary),
+            ("ERR Connection timed out", Temporary),
+            ("ERR proxy: backend is not ready", Temporary),
+            ("ERR server closing", Temporary),
+            ("ERR rate limited, try again", Temporary),
+            ("ERR max number of clients reached", Temporary),
+            (
+                "ERR Can not execute a command 'get' while the cluster is down",
+                Temporary,
+            ),
+            (
+                "ERR Script attempted to access a slot not served",
+                Temporary,
+            ),
+            ("BUSY Redis is busy running a script", Temporary),
+            ("CLUSTERDOWN Hash slot not served", Temporary),
+            ("LOADING Redis is loading the dataset in memory", Temporary),
+            ("MASTERDOWN Link with MASTER is down", Temporary),
+            (
+                "MISCONF Redis is configured to save RDB snapshots",
+                Temporary,
+            ),
+            ("NOREPLICAS Not enough good replicas to write.", Temporary),
+            ("OOM command not allowed", Temporary),
+            ("TRYAGAIN later", Temporary),
+            ("UNBLOCKED client", Temporary),
+            (
+                "NOPERM User x has no permissions to run the 'hello' command",
+                RightMissing,
+            ),
+            (
+                "ERR unknown command 'EVAL', with args beginning with: ",
+                RightMissing,
+            ),
+            (
+                "WRONGPASS invalid username-password pair or user is disabled.",
+                WrongLogin,
+            ),
+            ("NOAUTH Authentication required.", WrongLogin),
+            ("DENIED Redis is running in protected mode", WrongLogin),
+            ("ERR invalid password", WrongLogin),
+            ("ERR invalid username-password pair", WrongLogin),
+            ("ERR Client sent AUTH, but no password is set", WrongLogin),
+            (
+                "ERR AUTH <password> called without any password configured",
+                WrongLogin,
+            ),
+            ("NOPROTO unsupported protocol version", WrongServer),
+            ("MOVED 10002 127.0.0.1:6379", WrongServer),
+            (
+                "ERR Attempted to access a non local key in a cluster node",
+                WrongServer,
+            ),
+            (
+                "@user_script: 1: Lua script attempted to access a non local key",
+                WrongServer,
+            ),
+            ("ERR DB index is out of range", WrongServer),
+            ("ERR SELECT is not allowed in cluster mode", WrongServer),
+        ] {
+            assert_eq!(ServerError::of(error).meaning(), meaning, "{error}");
         }
     }
 

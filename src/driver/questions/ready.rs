@@ -86,7 +86,7 @@ fn judged(masters: &Masters, round: &LiveRound) -> Votes {
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
             && let denial = ServerError::of(error)
             && denial.is_denial()
-            && denial != ServerError::ScriptsDenied
+            && !denial.is_about_scripts()
             && health.error.as_deref().map(ServerError::of) != Some(denial)
         {
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
