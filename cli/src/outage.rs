@@ -24,8 +24,8 @@ pub(crate) enum Outage {
         /// The masters that can vote now.
         able: Tallies,
     },
-    /// So many masters refuse the login, a certificate or a right that the others are no majority.
-    /// The reason of the first, and what to do.
+    /// So many masters refuse the login, a certificate or a right, or cannot be masters, that the
+    /// others are no majority. The reasons, and what to do.
     Refused(String),
     /// Too few masters are connected and take locks. `why` has the reasons of the others, if they
     /// are known.
@@ -96,17 +96,21 @@ impl Outage {
             refusal(health.find(|health| *health.master == *row.master())?)
         };
         let failure = |row: &VoteRow<'_>| Some(in_words_of_the_file(&row.failure()?.to_string()));
-        let is_denied = |row: &VoteRow<'_>| row.failure().is_some_and(VoteFailure::is_denial);
+        let is_permanent = |row: &VoteRow<'_>| row.failure().is_some_and(VoteFailure::is_permanent);
         let refused =
-            |row: &VoteRow<'_>| dial(row).or_else(|| failure(row).filter(|_| is_denied(row)));
+            |row: &VoteRow<'_>| dial(row).or_else(|| failure(row).filter(|_| is_permanent(row)));
         let all = |why: &dyn Fn(&VoteRow<'_>) -> Option<String>| {
             all_reasons(votes.iter().map(|row| (row.master(), why(&row))))
         };
         let others = Tallies::of_votes(votes, |row| refused(row).is_none());
         if let (Some(why), false) = (all(&refused), others.has_quorum()) {
+            let mut failures = votes.iter().filter_map(|row| row.failure());
             return Self::Refused(match all(&dial) {
                 Some(_) => why,
-                None => format!("a right or a command is missing on {why}; {ADVICE}"),
+                None if failures.any(VoteFailure::is_denial) => {
+                    format!("a right or a command is missing on {why}; {ADVICE}")
+                }
+                None => format!("{why}; {ADVICE}"),
             });
         }
         Self::TooFew {

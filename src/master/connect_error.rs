@@ -25,10 +25,12 @@ pub enum ConnectError {
     /// [`MasterSpec::address`](crate::MasterSpec::address).
     #[error("{0}")]
     BadMaster(String),
-    /// The server takes no more connections, or is still reading its data from disk.
+    /// The server, or a proxy before it, answered with an error that may be over soon: for example,
+    /// it takes no more connections, or is still reading its data from disk.
     #[error("{0}")]
     Busy(String),
-    /// The certificate of the server or of this program is refused.
+    /// The certificate of the server or of this program is refused, or this program trusts no
+    /// authority.
     #[error("{0}")]
     Certificate(String),
     /// The server refused the database. The text begins with the number of the database.
@@ -40,6 +42,9 @@ pub enum ConnectError {
     /// The server is a Sentinel.
     #[error("it is a Sentinel, not a master: use redis+sentinel://host:port/service")]
     IsSentinel,
+    /// The server is one of several in a cluster, and others have some of the keys.
+    #[error("it is a part of a cluster, and no master of its own: {0}")]
+    IsShard(String),
     /// The server refused the user or the password. The text ends with what to do.
     #[error("refused the login: {0}")]
     Login(String),
@@ -51,22 +56,32 @@ pub enum ConnectError {
         "{0}; does the server want a certificate of the client, with cert_file and key_file or Builder::tls?"
     )]
     NoGreetingOverTls(io::Error),
+    /// The server and this program have no version of TLS in common, or the server has no TLS.
+    #[error("{0}")]
+    NoTls(String),
     /// The server is a replica.
     #[error("it is a {role}, not a master")]
     NotAMaster {
         /// The role that the server reports.
         role: String,
     },
+    /// The first answer is not that of a Redis server.
+    #[error("{0}")]
+    NotRedis(String),
     /// The server does not know RESP3.
     #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
     NotRedis6(String),
     /// The Sentinels do not say where the master is.
     #[error("{0}")]
     Sentinel(String),
+    /// The Sentinels will not say where the master is until a setting is changed: so many refuse the
+    /// login, do not know the service, or are no Sentinels that the others are no majority.
+    #[error("{0}")]
+    Service(String),
     /// The time limit of the dial was over during this step.
     #[error("no connection in {0:?}{during}", during = during(.1))]
     Timeout(Duration, Option<ConnectStep>),
-    /// The handshake of TLS failed.
+    /// The handshake of TLS failed, perhaps not for long.
     #[error("{0}")]
     Tls(String),
     /// The stream broke, or carried no replies of a Redis server.
@@ -89,8 +104,22 @@ impl ConnectError {
             Self::At { error, .. } => error.refusal(),
             Self::Certificate(_) => Some(DialRefusal::Certificate),
             Self::Database(_) => Some(DialRefusal::Database),
+            Self::IsSentinel | Self::IsShard(_) | Self::NotRedis(_) | Self::NotRedis6(_) => {
+                Some(DialRefusal::OtherServer)
+            }
             Self::Login(_) => Some(DialRefusal::Login),
-            _ => None,
+            Self::NoTls(_) => Some(DialRefusal::Tls),
+            Self::Service(_) => Some(DialRefusal::Service),
+            Self::BadMaster(_)
+            | Self::Busy(_)
+            | Self::Failed(..)
+            | Self::NoGreeting(_)
+            | Self::NoGreetingOverTls(_)
+            | Self::NotAMaster { .. }
+            | Self::Sentinel(_)
+            | Self::Timeout(..)
+            | Self::Tls(_)
+            | Self::Wire(_) => None,
         }
     }
 }

@@ -335,7 +335,8 @@ fn a_server_that_never_answers_the_handshake_delays_no_call() {
 #[test]
 fn a_server_that_answers_no_tls_is_explained() {
     with_masters(0, async |_| {
-        for answer in [&b"-ERR unknown command\r\n"[..], b""] {
+        let never = Some(DialRefusal::Tls);
+        for (answer, refusal_kind) in [(&b"-ERR unknown command\r\n"[..], never), (b"", None)] {
             let plain = impostor(move |mut stream| {
                 let _ = stream.read(&mut [0; 1024]);
                 let _ = std::io::Write::write_all(&mut stream, answer);
@@ -350,7 +351,7 @@ fn a_server_that_answers_no_tls_is_explained() {
             println!("{said}");
             let expected = "if this port expects no TLS, use redis://";
             assert!(said.contains(expected), "{said}");
-            assert_eq!(locks.health()[0].refusal, None);
+            assert_eq!(locks.health()[0].refusal, refusal_kind);
         }
     });
 }

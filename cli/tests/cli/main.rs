@@ -15,6 +15,7 @@ mod json;
 mod killed;
 mod leaving;
 mod lost;
+mod mistakes;
 mod output;
 mod passwords;
 mod plan;

@@ -144,9 +144,9 @@ fn sentinels_that_do_not_help_are_explained() {
         let url = url.replace("/svc", end);
         let command = |words: &str| quorlock(&masters[0], [url.clone()], words);
         let (status, _, votes) = ended(&mut command("run -v -n a -- echo ran"));
-        assert_eq!(status, 69, "{votes}");
+        assert_eq!(status, 78, "{votes}");
         let (status, shown, _) = ended(&mut command("status a"));
-        assert_eq!(status, 69, "{shown}");
+        assert_eq!(status, 78, "{shown}");
         let (status, found, _) = ended(&mut command("doctor"));
         assert_eq!(status, 3, "{found}");
         assert!(found.contains("fix  make sure that it is up"), "{found}");

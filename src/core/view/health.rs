@@ -109,21 +109,30 @@ pub enum MasterState {
 }
 
 /// The reason why dials fail until someone changes a setting of the master or of this program.
-/// There is no such reason for a server that cannot be a master, such as a replica.
+/// There is no such reason for a replica, which may become a master, nor for an error that is not
+/// known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DialRefusal {
-    /// This program does not trust the certificate of the master, or the master does not accept
-    /// the certificate of this program.
+    /// This program does not trust the certificate of the master, or trusts no authority, or the
+    /// master does not accept the certificate of this program.
     Certificate,
     /// The master has no database with this number.
     Database,
-    /// The master refused the login. A login that a Sentinel refused does not count.
+    /// The master refused the login.
     Login,
+    /// The server at the address cannot be a master: it is a Sentinel, a part of a cluster, Redis
+    /// before version 6, or no Redis at all.
+    OtherServer,
     /// The master cannot be asked whether it restarted: the user lacks a right, or the server lacks
     /// a command. Dials fail for this reason only under
     /// [`Quarantine::Strict`](crate::Quarantine::Strict).
     RestartQuestion,
+    /// So many Sentinels do not know the service, or refuse the login, that the others are no
+    /// majority.
+    Service,
+    /// The master and this program have no version of TLS in common, or the master has no TLS.
+    Tls,
 }
 
 #[cfg(test)]

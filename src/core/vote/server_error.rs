@@ -197,6 +197,14 @@ impl Failure {
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
     }
+
+    /// Returns whether another try is useless until someone changes a right, the login, the server
+    /// or the list of masters. A [denial](Self::is_denial) is one reason. Another is a server that is
+    /// only a part of a cluster.
+    pub fn is_permanent(&self) -> bool {
+        let meaning = |error: &str| ServerError::of(error).meaning();
+        matches!(self, Self::Rejected(error) if meaning(error) != Meaning::Temporary)
+    }
 }
 
 /// Returns the error of the command that failed in a script. Redis 6 wraps it, as in `ERR Error
@@ -380,6 +388,8 @@ mod tests {
             ("ERR SELECT is not allowed in cluster mode", WrongServer),
         ] {
             assert_eq!(ServerError::of(error).meaning(), meaning, "{error}");
+            let failure = Failure::Rejected(error.into());
+            assert_eq!(failure.is_permanent(), meaning != Temporary, "{error}");
         }
     }
 

@@ -113,6 +113,7 @@ fn read(
     let why = why.to_owned();
     Err(match kind {
         ServerError::Loading => ConnectError::Busy(why).into(),
+        ServerError::Moved => ConnectError::IsShard(why).into(),
         kind if kind.is_denial() => DialError::RightsMissing { why },
         _ => DialError::RestartUnknown { why },
     })

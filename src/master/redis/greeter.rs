@@ -19,7 +19,10 @@ use super::{
     resp::reply,
 };
 use crate::{
-    core::{protocol::command::Reply, vote::server_error::ServerError},
+    core::{
+        protocol::command::Reply,
+        vote::server_error::{Meaning, ServerError},
+    },
     master::connect_error::{ConnectError, Progress, in_time},
 };
 
@@ -108,18 +111,28 @@ impl Greeter {
     }
 }
 
-/// Returns the error of a greeting that failed. A server that expects TLS closes a plain
-/// connection, or answers with an alert.
+/// Returns the error of a greeting that failed.
 fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> ConnectError {
-    match address {
-        Address::Tcp(..) if !has_answered => ConnectError::NoGreeting(error),
-        // The server's alert gives the reason, but the alert may be lost. `InvalidData` means that
-        // something other than Redis has answered.
+    match error.into() {
+        ConnectError::Wire(error) if !has_answered => no_answer(address, error),
+        error => error,
+    }
+}
+
+/// Returns the error of a stream without a reply of a Redis server. A server that expects TLS closes
+/// a plain connection, or answers with an alert.
+fn no_answer(address: &Address, error: io::Error) -> ConnectError {
+    let is_no_redis = error.kind() == io::ErrorKind::InvalidData; // something else has answered
+    let error = match address {
+        Address::Tcp(..) => ConnectError::NoGreeting(error),
+        // The server's alert gives the reason, but the alert may be lost.
         #[cfg(feature = "tls")]
-        Address::Tls(..) if !has_answered && error.kind() != io::ErrorKind::InvalidData => {
-            ConnectError::NoGreetingOverTls(error)
-        }
-        _ => error.into(),
+        Address::Tls(..) if !is_no_redis => ConnectError::NoGreetingOverTls(error),
+        _ => ConnectError::Wire(error),
+    };
+    match is_no_redis {
+        true => ConnectError::NotRedis(error.to_string()),
+        false => error,
     }
 }
 
@@ -184,9 +197,14 @@ impl Step {
         };
         let kind = ServerError::of(&error);
         let text = error.into_owned();
-        match (self, kind) {
-            (_, ServerError::Loading | ServerError::MaxClients) => Err(ConnectError::Busy(text)),
-            (Self::Hello(_), ServerError::NoProtocol | ServerError::UnknownCommand) => {
+        match (self, kind.meaning()) {
+            (_, _) if matches!(kind, ServerError::Loading | ServerError::MaxClients) => {
+                Err(ConnectError::Busy(text))
+            }
+            (Self::Hello(_) | Self::Select(_), Meaning::Temporary) => Err(ConnectError::Busy(text)),
+            // A server of another kind, or a proxy, does not know the command.
+            (Self::Hello(_), Meaning::WrongServer) => Err(ConnectError::NotRedis6(text)),
+            (Self::Hello(_), _) if kind == ServerError::UnknownCommand => {
                 Err(ConnectError::NotRedis6(text))
             }
             // The server's own text is long, but does not say that no password was given.
@@ -266,7 +284,7 @@ mod tests {
         for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"*x\r\n"] {
             let error = FrameScan::default().length(answer).unwrap_err();
             let error = no_greeting(&address, error, false);
-            assert!(matches!(error, ConnectError::Wire(_)), "{error}");
+            assert!(matches!(error, ConnectError::NotRedis(_)), "{error}");
         }
         let closed = io::ErrorKind::UnexpectedEof.into();
         let error = no_greeting(&address, closed, false);
@@ -331,6 +349,21 @@ mod tests {
                 Step::Hello("look"),
                 "-ERR max number of clients reached\r\n",
                 "ERR max number of clients reached".into(),
+            ),
+            (
+                Step::Hello("look"),
+                "-upstream failure\r\n",
+                "upstream failure".into(),
+            ),
+            (
+                Step::Select(3),
+                "-ERR Connection timed out\r\n",
+                "ERR Connection timed out".into(),
+            ),
+            (
+                Step::Select(3),
+                "-ERR SELECT is not allowed in cluster mode\r\n",
+                "refused the database 3: ERR SELECT is not allowed in cluster mode".into(),
             ),
             (
                 Step::Select(99),

@@ -25,7 +25,7 @@ use crate::{
         protocol::command::Reply,
         vote::{
             quorum::majority,
-            server_error::{ServerError, without_user},
+            server_error::{Meaning, ServerError, without_user},
         },
     },
     master::connect_error::{ConnectError, Progress, in_time},
@@ -170,18 +170,17 @@ impl Sentinels {
     }
 
     fn read(&self, frame: &[u8]) -> Answer {
-        let text = match reply(frame) {
-            Reply::Nil => format!("knows no master \"{}\"", self.service),
+        Err(match reply(frame) {
+            Reply::Nil => ConnectError::Service(format!("knows no master \"{}\"", self.service)),
             Reply::Error(error) if ServerError::of(&error) == ServerError::UnknownCommand => {
-                format!("is not a Sentinel: {}", without_user(&error))
+                ConnectError::Service(format!("is not a Sentinel: {}", without_user(&error)))
             }
-            Reply::Error(error) => without_user(&error),
+            Reply::Error(error) => refused(&error, without_user(&error)),
             Reply::Int(_) | Reply::Ok | Reply::Other | Reply::Text(_) => match place(frame) {
                 Some((host, port)) => return Ok(self.address_of(host, port)),
-                None => "its answer makes no sense".to_owned(),
+                None => ConnectError::Sentinel("its answer makes no sense".to_owned()),
             },
-        };
-        Err(ConnectError::Sentinel(text))
+        })
     }
 
     fn disagree(&self, answers: &[Option<Answer>]) -> ConnectError {
@@ -192,21 +191,39 @@ impl Sentinels {
         });
         let said: Vec<_> = said.collect();
         let (need, count) = (majority(answers.len()), answers.len());
-        ConnectError::Sentinel(format!(
+        let text = format!(
             "{need} of {count} Sentinels must name the address of the master \"{}\": {}",
             self.service,
             said.join(", ")
-        ))
+        );
+        let refuses = |answer: &&Answer| matches!(answer, Err(error) if error.refusal().is_some());
+        match count - answers.iter().flatten().filter(refuses).count() < need {
+            true => ConnectError::Service(text),
+            false => ConnectError::Sentinel(text),
+        }
+    }
+}
+
+/// Returns the error of a Sentinel that answered with `error`.
+fn refused(error: &str, text: String) -> ConnectError {
+    match ServerError::of(error).meaning() {
+        Meaning::Temporary => ConnectError::Sentinel(text),
+        Meaning::RightMissing | Meaning::WrongLogin | Meaning::WrongServer => {
+            ConnectError::Service(text)
+        }
     }
 }
 
 fn check_login(frame: &[u8]) -> Result<(), ConnectError> {
     match reply(frame) {
         Reply::Ok => Ok(()),
-        Reply::Error(error) => Err(ConnectError::Sentinel(format!(
-            "refused the login: {}; look at sentinel_user and sentinel_password in the URL",
-            without_user(&error)
-        ))),
+        Reply::Error(error) => {
+            let text = format!(
+                "refused the login: {}; look at sentinel_user and sentinel_password in the URL",
+                without_user(&error)
+            );
+            Err(refused(&error, text))
+        }
         _ => Err(ConnectError::Sentinel(
             "its answer makes no sense".to_owned(),
         )),

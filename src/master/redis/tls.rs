@@ -46,9 +46,9 @@ pub(crate) async fn connect(
     stream: TcpStream,
 ) -> Result<Wire, ConnectError> {
     let config = config.map_or_else(|| SYSTEM.clone(), Ok);
-    let config = config.map_err(ConnectError::Tls)?;
+    let config = config.map_err(ConnectError::Certificate)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-        ConnectError::Tls("its host is not a name that a certificate can have".into())
+        ConnectError::Certificate("its host is not a name that a certificate can have".into())
     })?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
     Ok(Wire::new(stream.map_err(|error| no_handshake(&error))?))
@@ -58,7 +58,9 @@ const NO_TLS: &str = "if this port expects no TLS, use redis://";
 
 fn no_handshake(error: &io::Error) -> ConnectError {
     ConnectError::Tls(match tls_error(error) {
-        Some(Error::InvalidMessage(_)) => format!("the answer is not TLS: {NO_TLS}"),
+        Some(Error::InvalidMessage(_)) => {
+            return ConnectError::NoTls(format!("the answer is not TLS: {NO_TLS}"));
+        }
         Some(error) => return failure(error),
         None if has_ended(error) => format!("closed during the TLS handshake: {NO_TLS}"),
         None => error.to_string(),
@@ -88,7 +90,11 @@ fn has_ended(error: &io::Error) -> bool {
 fn failure(error: &Error) -> ConnectError {
     use CertificateError::{NotValidYet, NotValidYetContext};
     let Some(advice) = advice(error) else {
-        return ConnectError::Tls(error.to_string());
+        return match error {
+            Error::AlertReceived(AlertDescription::ProtocolVersion)
+            | Error::PeerIncompatible(_) => ConnectError::NoTls(error.to_string()),
+            error => ConnectError::Tls(error.to_string()),
+        };
     };
     let text = match error {
         Error::InvalidCertificate(bad) => format!("its certificate is refused: {bad}; {advice}"),

@@ -1,0 +1,271 @@
+//! Servers that refuse the login: what ends by itself is waited for, and what does not is 78.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use testkit::server::{Server, masters};
+
+use crate::support::{Running, ended, with};
+
+/// Starts a server that sends `answer` to each connection, and then nothing more. Returns its port.
+fn fake(answer: impl Into<Vec<u8>>) -> u16 {
+    let answer = answer.into();
+    behind(move |mut stream| {
+        let _ = stream.read(&mut [0; 4096]);
+        let _ = stream.write_all(&answer);
+        // Reads to the end, because a close with unread bytes would reset the connection.
+        let _ = io::copy(&mut stream, &mut io::sink());
+    })
+}
+
+fn behind(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let (port, serve) = (listener.local_addr().unwrap().port(), Arc::new(serve));
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream));
+        }
+    });
+    port
+}
+
+fn at(urls: &str, words: &str) -> Command {
+    let mut command = with(&[], words);
+    command
+        .env("QUORLOCK_MASTERS", urls)
+        .env("QUORLOCK_CONNECT_TIMEOUT", "10s");
+    command
+}
+
+type Ended = (i32, String, String);
+
+/// Runs all commands at once, each to its end. Returns what each gave, and how long it took.
+fn all_ended<T: Send>(cases: Vec<(T, Command)>) -> Vec<(T, Ended, Duration)> {
+    thread::scope(|scope| {
+        let run = |(case, mut command): (T, Command)| {
+            scope.spawn(move || {
+                let since = Instant::now();
+                let ended = ended(&mut command);
+                (case, ended, since.elapsed())
+            })
+        };
+        let running: Vec<_> = cases.into_iter().map(run).collect();
+        running.into_iter().map(|one| one.join().unwrap()).collect()
+    })
+}
+
+/// Errors of servers, and of proxies whose servers restart.
+const PASSING: [&str; 16] = [
+    "upstream failure",
+    "no upstream host",
+    "ERR Connection timed out",
+    "ERR proxy: backend is not ready",
+    "ERR server closing",
+    "ERR rate limited, try again",
+    "ERR max number of clients reached",
+    "BUSY Redis is busy running a script",
+    "CLUSTERDOWN The cluster is down",
+    "LOADING Redis is loading the dataset in memory",
+    "MASTERDOWN Link with MASTER is down",
+    "MISCONF Redis is configured to save RDB snapshots",
+    "NOREPLICAS Not enough good replicas to write",
+    "OOM command not allowed when used memory > 'maxmemory'",
+    "TRYAGAIN later",
+    "UNBLOCKED client",
+];
+
+#[test]
+fn an_error_that_ends_by_itself_is_69_and_waited_for() {
+    let url = |error: &str| format!("redis://127.0.0.1:{}", fake(format!("-{error}\r\n")));
+    let once = PASSING.map(|error| (error, "run -n a -- echo ran"));
+    let long = [
+        "run --wait 1s a -- echo ran",
+        "run -n --ready 1s a -- echo ran",
+        "status a",
+    ];
+    let long = long.map(|words| (PASSING[0], words));
+    let cases = once.into_iter().chain(long);
+    let cases = cases.map(|(error, words)| ((error, words), at(&url(error), words)));
+    for ((error, words), (status, out, err), took) in all_ended(cases.collect()) {
+        let case = format!("{words}: {error}: {out}{err}");
+        assert_eq!((status, out.contains("ran\n")), (69, false), "{case}");
+        assert!(err.contains(error) || out.contains(error), "{case}");
+        assert!(!err.contains("password"), "{case}");
+        let is_long = took >= Duration::from_secs(1);
+        assert!(is_long || !words.contains("1s"), "{took:?}: {case}");
+    }
+}
+
+/// A proxy answers before its server is ready.
+#[test]
+fn a_lock_is_got_when_the_proxy_has_its_server() {
+    let (masters, is_ready) = (masters(1), Arc::new(AtomicBool::new(false)));
+    let (to, is_open) = (masters[0].port(), is_ready.clone());
+    let port = behind(move |mut stream| {
+        if !is_open.load(Relaxed) {
+            let _ = stream.write_all(b"-upstream failure\r\n");
+            let _ = io::copy(&mut stream, &mut io::sink());
+            return;
+        }
+        let mut server = TcpStream::connect((Ipv4Addr::LOCALHOST, to)).unwrap();
+        let (mut from, mut back) = (server.try_clone().unwrap(), stream.try_clone().unwrap());
+        thread::spawn(move || io::copy(&mut from, &mut back));
+        let _ = io::copy(&mut stream, &mut server);
+    });
+    let url = format!("redis://127.0.0.1:{port}");
+    let mut running = Running::start(&mut at(&url, "run a -- echo ran"));
+    let news = running.error_line();
+    assert!(
+        news.contains("waiting for \"a\": ") && news.contains("upstream failure"),
+        "{news}"
+    );
+    is_ready.store(true, Relaxed);
+    assert_eq!(running.line(), "ran");
+    assert!(running.ended().0.success());
+}
+
+/// Each answer, and a part of the text.
+fn mistakes() -> Vec<(Vec<u8>, &'static str)> {
+    let errors = [
+        (
+            "WRONGPASS invalid username-password pair",
+            "refused the login: WRONGPASS",
+        ),
+        (
+            "NOAUTH HELLO must be called with",
+            "refused the login: NOAUTH",
+        ),
+        (
+            "NOPERM User x has no permissions to run the 'hello' command",
+            "refused the login: NOPERM",
+        ),
+        (
+            "DENIED Redis is running in protected mode",
+            "protected mode",
+        ),
+        (
+            "ERR invalid password",
+            "refused the login: ERR invalid password",
+        ),
+        (
+            "ERR Client sent AUTH, but no password is set",
+            "no password is set",
+        ),
+        (
+            "ERR AUTH <password> called without any password",
+            "without any password",
+        ),
+        (
+            "ERR unknown command `HELLO`, with args beginning with: `3`",
+            "HELLO",
+        ),
+        ("NOPROTO unsupported protocol version", "NOPROTO"),
+    ];
+    let errors = errors.map(|(error, part)| (format!("-{error}\r\n").into_bytes(), part));
+    let others = [
+        (&b"+OK\r\n"[..], "its answer is not a map"),
+        (b"%1\r\n+mode\r\n+sentinel\r\n", "it is a Sentinel"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "the answer is not RESP",
+        ),
+        (b"SSH-2.0-OpenSSH_9.2p1\r\n", "the answer is not RESP"),
+    ];
+    let others = others.map(|(answer, part)| (answer.to_vec(), part));
+    errors.into_iter().chain(others).collect()
+}
+
+#[test]
+fn a_server_that_will_never_be_a_master_is_78_at_once() {
+    let (all, long) = (mistakes(), mistakes().into_iter().rev().take(1));
+    let once = all.into_iter().map(|case| (case, "run -n a -- echo ran"));
+    let long = long.flat_map(|case| {
+        let words = [
+            "run --wait 15s a -- echo ran",
+            "run --ready 15s a -- echo ran",
+            "hold --wait 15s a",
+            "status a",
+        ];
+        words.map(|words| (case.clone(), words))
+    });
+    let cases = once.chain(long).map(|((answer, part), words)| {
+        let url = format!("redis://127.0.0.1:{}", fake(answer));
+        ((part, words), at(&url, words))
+    });
+    for ((part, words), (status, out, err), took) in all_ended(cases.collect()) {
+        let case = format!("{words}: {part}: {out}{err}");
+        assert_eq!((status, out.contains("ran\n")), (78, false), "{case}");
+        assert!(err.contains(part) || out.contains(part), "{case}");
+        assert!(took < Duration::from_secs(14), "{took:?}: {case}");
+    }
+}
+
+/// A majority of the others may still come.
+#[test]
+fn a_minority_of_mistakes_is_no_mistake() {
+    let (masters, down) = (masters(2), Server::reserve());
+    let web = format!(
+        "redis://127.0.0.1:{}",
+        fake(*b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    );
+    let urls = |servers: [&Server; 2]| format!("{web},{},{}", servers[0].url(), servers[1].url());
+    for (servers, expected) in [([&masters[0], &masters[1]], 0), ([&masters[0], &down], 69)] {
+        let (status, _, err) = ended(&mut at(&urls(servers), "run -n a -- true"));
+        assert_eq!(status, expected, "{err}");
+    }
+}
+
+/// The server of the second case knows TLS 1.1 only, and the third one knows no TLS.
+#[cfg(feature = "tls")]
+#[test]
+fn tls_that_can_never_work_is_78_at_once() {
+    let nothing = "/nonexistent";
+    let authority = testkit::certificates::Authority::new();
+    let trusted = authority.file();
+    for (answer, trusted, expected) in [
+        (
+            &[][..],
+            Path::new(nothing),
+            "the system has no trusted certificates",
+        ),
+        (&[21, 3, 1, 0, 2, 2, 70], &trusted, "ProtocolVersion"),
+        (
+            b"-ERR unknown command\r\n",
+            &trusted,
+            "the answer is not TLS",
+        ),
+    ] {
+        let url = format!("rediss://127.0.0.1:{}", fake(answer));
+        for words in [
+            "run -n a -- echo ran",
+            "run --wait 15s a -- echo ran",
+            "status a",
+        ] {
+            let mut command = at(&url, words);
+            command
+                .env("SSL_CERT_FILE", trusted)
+                .env("SSL_CERT_DIR", nothing);
+            let (status, out, err) = ended(&mut command);
+            assert_eq!(
+                (status, out.contains("ran\n")),
+                (78, false),
+                "{words}: {out}{err}"
+            );
+            assert!(
+                format!("{out}{err}").contains(expected),
+                "{words}: {out}{err}"
+            );
+        }
+    }
+}
