@@ -191,7 +191,9 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         return Err(failure);
     }
     Err(match error.last_attempt() {
-        AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
+        AcquireError::MissingRight { votes, .. }
+        | AcquireError::NoQuorum { votes, .. }
+        | AcquireError::Quarantined { votes, .. } => {
             let outage = Outage::of_attempt(wanted.locks, votes).await;
             outage.failure(&action).with_votes(votes)
         }
@@ -306,9 +308,9 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
 /// Returns the reason why the last attempt found too few masters, if it did.
 fn outage_in(locks: &Coordinator, error: &AcquireError) -> Option<Outage> {
     match error.last_attempt() {
-        AcquireError::NoQuorum { votes, .. } | AcquireError::Quarantined { votes, .. } => {
-            Some(Outage::in_votes(locks, votes))
-        }
+        AcquireError::MissingRight { votes, .. }
+        | AcquireError::NoQuorum { votes, .. }
+        | AcquireError::Quarantined { votes, .. } => Some(Outage::in_votes(locks, votes)),
         _ => None,
     }
 }

@@ -215,7 +215,8 @@ impl Look {
     /// Changes the verdict about a free lock if too few masters can vote. `error` is the reason why
     /// not all can.
     fn doubt(&mut self, error: &ReadyError, locks: &Coordinator) {
-        let ReadyError::NoQuorum { votes, .. } = error else {
+        let (ReadyError::MissingRight { votes, .. } | ReadyError::NoQuorum { votes, .. }) = error
+        else {
             return;
         };
         for (master, row) in self.masters.iter_mut().zip(votes.iter()) {

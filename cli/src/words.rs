@@ -30,7 +30,7 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
         .replace(" for this guard", "")
-        .replace("; for rights see docs::operations or `quorlock doctor`", "");
+        .replace("; `quorlock doctor` shows all missing rights", "");
     let places = PLACES.get().into_iter().flatten();
     places.fold(text, |text, (word, place)| text.replace(word, place))
 }

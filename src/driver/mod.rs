@@ -9,6 +9,7 @@ pub(crate) mod masters;
 pub(crate) mod observe;
 pub(crate) mod questions;
 pub(crate) mod renewer;
+pub(crate) mod rights;
 pub(crate) mod time;
 mod timestamps;
 pub(crate) mod waiting;

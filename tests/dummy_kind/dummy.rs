@@ -12,6 +12,7 @@ pub(super) static SPEC: Spec = Spec {
     shown: "dummy lock",
     has_owner: true,
     companions: &[&ONE, &TWO, &THREE, &FOUR, &FIVE, &SIX],
+    rights: "EXISTS HSET HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE",
     has_readers: false,
     has_slots: true,
 };

@@ -14,7 +14,7 @@ async fn a_held_lock_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s more: a held by another holder, b held by another holder, c held by another holder"#,
+        r#"could not lock "orders/42": held by another holder on 3 of 3 masters for 5.0s more: a held by another holder for 5.0s more, b held by another holder for 5.0s more, c held by another holder for 5.0s more"#,
     );
     // Two masters hold the lock without a TTL, so the message names no time.
     world.masters[0].set_hash("orders/42", [("field", "1")], None);
@@ -36,7 +36,7 @@ async fn a_missing_quorum_is_explained() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder, c unreachable: connecting to c: connection refused, d no answer in 50ms on a connection that was silent for 1.0s, e answered OOM no room"#,
+        r#"could not lock "orders/42": only 2 of 5 masters voted (need 3): a granted, b held by another holder for 4.0s more, c unreachable: connecting to c: connection refused, d no answer in 50ms on a connection that was silent for 1.0s, e answered OOM no room"#,
     );
 }
 
@@ -49,7 +49,7 @@ async fn a_refusal_without_a_majority_of_answers_is_no_contention() {
     assert_text(
         &world,
         world.lock().try_acquire().await.unwrap_err(),
-        r#"could not lock "orders/42": only 1 of 3 masters voted (need 2): a held by another holder, b answered OOM no room, c no answer in 50ms"#,
+        r#"could not lock "orders/42": only 1 of 3 masters voted (need 2): a held by another holder for 5.0s more, b answered OOM no room, c no answer in 50ms"#,
     );
 }
 

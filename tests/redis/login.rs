@@ -63,7 +63,7 @@ fn a_user_with_few_rights_can_lock() {
         guard.release().await.unwrap();
 
         let forbidden = locks.mutex("elsewhere").try_acquire().await.unwrap_err();
-        assert!(matches!(&forbidden, AcquireError::NoQuorum { .. }));
+        assert!(matches!(&forbidden, AcquireError::MissingRight { .. }));
         assert!(forbidden.to_string().contains("NOPERM"), "{forbidden}");
         close_at_once(&locks).await;
         assert_no_keys(&masters);

@@ -1,10 +1,10 @@
 //! The rights in the documentation are enough for every verb of every kind of lock.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quorlock::{
     __internals::{has_queue, has_readers, is_reentrant},
-    AcquireError, Builder, Coordinator, Guard, Kind, Lock, Quarantine,
+    AcquireError, Builder, Coordinator, Guard, Kind, Lock, Quarantine, ReadyError,
 };
 
 use crate::{
@@ -348,4 +348,114 @@ fn each_right_in_the_scripts_documentation_is_missed() {
             }
         }
     });
+}
+
+/// A user without a right that extends or releases a lock could take it, but not give it back. So
+/// the first attempt at each kind of lock finds each missing right, before anything is taken.
+#[test]
+fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
+    on_each_version(3, async |version, masters| {
+        let kinds = match version {
+            "the server program" => &KINDS[..],
+            _ => &[Kind::Mutex], // these have errors of their own
+        };
+        for &kind in kinds {
+            for is_fenced in [false, true] {
+                for (right, rules) in without_each(kind, is_fenced) {
+                    if server::is_before_7() && right == "evalsha" {
+                        continue; // these servers do not tell scripts
+                    }
+                    let case = format!("{version}: {kind}, fenced {is_fenced}, without {right}");
+                    give(&masters, &rules);
+                    let locks = coordinator(patient(), &masters);
+                    let lock = lock_of_kind(kind, "r", &locks, &locks.owner());
+                    let lock = if is_fenced { lock.fenced() } else { lock };
+                    find_missing(&case, &right, &locks, &lock).await;
+                    give(&masters, &["~*", "+@all"]);
+                    for master in &masters {
+                        assert_eq!(master.command(&["EXISTS", "r"]), "0", "{case}");
+                    }
+                    drop(lock.try_acquire().await.expect(&case));
+                    locks.ready(Duration::ZERO).await.expect(&case);
+                    close_at_once(&locks).await;
+                }
+            }
+        }
+    });
+}
+
+/// `ready` cannot know which rights a lock needs, until a majority has denied one.
+async fn find_missing(case: &str, right: &str, locks: &Coordinator, lock: &Lock) {
+    let is_named = |text: String| text.to_lowercase().contains(right);
+    let begun = Instant::now();
+    let ready = locks.ready(TEST_TIMEOUT).await;
+    assert_eq!(ready.is_err(), right == "eval", "{case}: {ready:?}");
+    for waits in [false, true] {
+        let acquired = match waits {
+            true => lock.acquire_within(TEST_TIMEOUT).await,
+            false => lock.try_acquire().await,
+        };
+        let error = acquired.map(drop).expect_err(case);
+        assert!(
+            matches!(error, AcquireError::MissingRight { .. }),
+            "{case}: {error}"
+        );
+        assert!(is_named(error.to_string()), "{case}: {error}");
+        let error = locks.ready(TEST_TIMEOUT).await.expect_err(case);
+        assert!(
+            matches!(error, ReadyError::MissingRight { .. }),
+            "{case}: {error}"
+        );
+        assert!(is_named(error.to_string()), "{case}: {error}");
+    }
+    assert!(begun.elapsed() < TEST_TIMEOUT / 8, "{case}");
+}
+
+/// Returns each right that such a lock needs, and the rules of a user that has all others. For a
+/// fenced lock, only those for its token.
+fn without_each(kind: Kind, is_fenced: bool) -> Vec<(String, Vec<String>)> {
+    let row = if is_fenced {
+        "any, fenced"
+    } else {
+        kind.word()
+    };
+    let rights = tabled([row].into_iter()).split_off(tabled([].into_iter()).len());
+    let also = ["+eval", "+evalsha", "~r"].map(str::to_owned);
+    let each = rights.into_iter().chain(also).filter_map(|rule| {
+        let (what, right) = rule.split_at(1);
+        let rules = match (what, right) {
+            ("+", "publish" | "subscribe" | "unsubscribe") | ("&", _) => return None,
+            ("+", command) => vec![format!("-{command}")],
+            (_, key) => {
+                let mut rules = vec!["resetkeys".to_owned()];
+                for companion in [
+                    "queue",
+                    "deadlines",
+                    "writers",
+                    "readers",
+                    "waiters",
+                    "fence",
+                ] {
+                    rules.push(format!("~quorlock:{companion}:*"));
+                }
+                rules.retain(|rule| rule[1..] != *key);
+                if key != "r" {
+                    rules.extend(["~r", "~quorlock:check"].map(str::to_owned));
+                }
+                rules
+            }
+        };
+        let named = if what == "+" { right } else { "key" };
+        Some((named.to_owned(), rules))
+    });
+    each.collect()
+}
+
+/// Gives the user of all coordinators these rights.
+fn give(masters: &[Server], rules: &[impl AsRef<str>]) {
+    let words = ["ACL", "SETUSER", "default"].into_iter();
+    let words: Vec<_> = words.chain(rules.iter().map(AsRef::as_ref)).collect();
+    for master in masters {
+        assert_eq!(master.command(&words), "OK", "{words:?}");
+    }
 }

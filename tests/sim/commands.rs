@@ -61,13 +61,15 @@ pub(super) fn is_of_lock(words: &Words<'_>) -> bool {
     }
 }
 
-/// Returns the script of a command, if it has one.
+/// Returns the script of a command, if it has one. The text that tries rights may come before that
+/// of the script.
 pub(super) fn script_of(words: &Words<'_>) -> Option<&'static Script> {
     let [b"EVAL" | b"EVALSHA", named, ..] = words else {
         return None;
     };
-    let is_it =
-        |(hash, script): &&(Vec<u8>, &Script)| *named == hash || *named == script.text().as_bytes();
+    let is_it = |(hash, script): &&(Vec<u8>, &Script)| {
+        *named == hash || named.ends_with(script.text().as_bytes())
+    };
     SCRIPTS.iter().find(is_it).map(|(_, script)| *script)
 }
 

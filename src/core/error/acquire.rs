@@ -38,7 +38,7 @@ use crate::core::{
 ///         AcquireError::OwnerBusy { .. } => println!("another task is at it: {error}"),
 ///         // The program is shutting down.
 ///         AcquireError::Closed => return Ok(()),
-///         // A mistake in the program, such as `Config`: another attempt fails as well.
+///         // A mistake, such as `Config` or `MissingRight`: another attempt fails as well.
 ///         _ => return Err(error.into()),
 ///     },
 /// }
@@ -97,6 +97,28 @@ pub enum AcquireError {
         attempts: u32,
         /// The error of the last attempt.
         last: Box<Self>,
+    },
+
+    /// So many masters deny a right, or lack a command, that the others are no majority. Another
+    /// attempt fails as well, until someone gives the right or changes the
+    /// [key template](crate::Builder::key_template). `votes` has the answers of the masters.
+    ///
+    /// The first attempts at each kind of lock try all rights that acquire, extend and release such
+    /// a lock. If one is missing, nothing is left on a master. A right that was taken away later
+    /// may have kept a lock from being released.
+    #[error(
+        "could not lock {name:?}, with the key {key:?}: a right or a command is missing on {}: \
+         {votes}",
+        .votes.denial_text()
+    )]
+    #[non_exhaustive]
+    MissingRight {
+        /// The lock's name.
+        name: Arc<str>,
+        /// The lock's key on the masters.
+        key: Arc<str>,
+        /// The votes of the round that failed.
+        votes: Votes,
     },
 
     /// Too many masters failed. This client cannot get the lock until enough of them are back.
@@ -233,6 +255,7 @@ impl AcquireError {
         match self {
             Self::Deadline { last, .. } => last.votes(),
             Self::Contended { votes, .. }
+            | Self::MissingRight { votes, .. }
             | Self::NoQuorum { votes, .. }
             | Self::OtherKind { votes, .. }
             | Self::Quarantined { votes, .. }

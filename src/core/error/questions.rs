@@ -54,6 +54,15 @@ pub enum ReadyError {
     )]
     Closed,
 
+    /// So many masters deny a right, or lack a command, that the others are no majority. The call
+    /// did not wait until its time limit, because only someone who gives the right can change this.
+    #[error("a right or a command is missing on {}: {votes}", .votes.denial_text())]
+    #[non_exhaustive]
+    MissingRight {
+        /// The last answer of each master. A grant means that the master can vote.
+        votes: Votes,
+    },
+
     /// Too few masters could vote before the time limit.
     #[error("only {} after {waited:.1?}: {votes}", too_few(votes, *need_all))]
     #[non_exhaustive]

@@ -10,6 +10,8 @@ pub(super) static SPEC: Spec = Spec {
     shown: "fair lock",
     has_owner: true,
     companions: &[&QUEUE, &DEADLINES],
+    rights: "EXISTS HSET HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE \
+             TIME ZADD ZREM ZRANGE ZRANK ZSCORE",
     has_readers: false,
     has_slots: false,
 };

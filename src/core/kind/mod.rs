@@ -15,6 +15,7 @@ pub(crate) mod fair;
 pub(crate) mod mutex;
 pub(crate) mod read_write;
 pub(crate) mod reentrant;
+pub(crate) mod rights;
 pub(crate) mod script;
 pub(crate) mod semaphore;
 
@@ -118,6 +119,8 @@ pub(crate) struct Spec {
     /// The keys that the kind keeps in addition to the key of the lock, in the order that its
     /// scripts expect.
     pub(crate) companions: &'static [&'static Companion],
+    /// The commands that acquire, extend and release a lock of this kind, separated by spaces.
+    rights: &'static str,
     /// `true` if each attempt is made by a reader or by a writer. Readers share the lock.
     pub(crate) has_readers: bool,
     /// `true` if several clients can hold the lock, each in its own slot. Each grant of such a lock

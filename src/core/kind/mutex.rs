@@ -9,6 +9,7 @@ pub(super) static SPEC: Spec = Spec {
     shown: "mutex",
     has_owner: false,
     companions: &[],
+    rights: "SET GET DEL PTTL PEXPIRE",
     has_readers: false,
     has_slots: false,
 };

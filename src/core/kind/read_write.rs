@@ -11,6 +11,8 @@ pub(super) static SPEC: Spec = Spec {
     shown: "read-write lock",
     has_owner: true,
     companions: &[&WRITERS, &DEADLINES, &READERS],
+    rights: "EXISTS HSET HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE \
+             TIME ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
     has_readers: true,
     has_slots: false,
 };

@@ -9,6 +9,7 @@ pub(super) static SPEC: Spec = Spec {
     shown: "reentrant lock",
     has_owner: true,
     companions: &[],
+    rights: "EXISTS HSET HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE",
     has_readers: false,
     has_slots: false,
 };

@@ -11,6 +11,8 @@ pub(super) static SPEC: Spec = Spec {
     shown: "semaphore",
     has_owner: true,
     companions: &[&WAITERS, &DEADLINES],
+    rights: "EXISTS HSET HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE \
+             TIME ZADD ZREM ZRANGE ZSCORE ZLEXCOUNT",
     has_readers: false,
     has_slots: true,
 };

@@ -10,7 +10,7 @@ use super::{
     name::LockId,
 };
 use crate::core::{
-    kind::Access,
+    kind::{Access, rights::Rights},
     time::lease::Ttl,
     vote::{Slot, Verb},
 };
@@ -23,6 +23,9 @@ pub(crate) struct Command {
     /// `true` if the master is also asked to report the next change of the lock's key. The command
     /// and the request to report are one step, so no change is missed in between.
     pub(crate) watch: bool,
+    /// The rights that the master is also asked to try. If one of them is missing, the answer is an
+    /// error, and nothing is done.
+    pub(crate) tries: Option<Rights>,
 }
 
 /// What a command says of its attempt: who makes the attempt, and what the attempt wants to hold.
@@ -119,6 +122,7 @@ impl Command {
             lock_id: lock_id.clone(),
             action,
             watch: false,
+            tries: None,
         }
     }
 

@@ -15,7 +15,9 @@ use super::{
 };
 use crate::core::{
     kind::{
-        Kind, fair, mutex, read_write, reentrant,
+        Kind,
+        companion::Companion,
+        fair, mutex, read_write, reentrant,
         script::{BREAK, INSPECT},
         semaphore,
     },
@@ -44,7 +46,7 @@ impl Command {
         let run = |script, words| run_on(keys, script, words);
         let one = |[plain, fenced]: &'static [_; 2]| if self.is_fenced() { fenced } else { plain };
         match (self.lock_id.kind(), self.verb()) {
-            (_, Probe) => run_on(&[], &mutex::ACQUIRE_WATCHED, &[Text("probe"), Text("1")]),
+            (_, Probe) => run_on(self.tried_keys(), &mutex::ACQUIRE_WATCHED, &[Text("probe"), Text("1")]),
             (_, Break) => run(&BREAK, &[Channel, Holders]),
             (Fair, Inspect) => run_on(&keys[..1], &INSPECT, &[]),
             (_, Inspect) => run(&INSPECT, &[]),
@@ -85,10 +87,17 @@ impl Command {
         }
     }
 
+    /// Returns the keys that a probe names to try the rights to them.
+    fn tried_keys(&self) -> &'static [&'static Companion] {
+        self.tries
+            .map_or(&[], |rights| rights.kind().spec().companions)
+    }
+
     /// Returns whether this command is a SET, which needs no script.
     pub(in crate::core) fn is_set(&self) -> bool {
         let is_mutex = self.lock_id.kind() == Kind::Mutex;
-        is_mutex && self.is_acquisition() && !self.watch && !self.is_fenced()
+        let needs_script = self.watch || self.tries.is_some() || self.is_fenced();
+        is_mutex && self.is_acquisition() && !needs_script
     }
 
     /// Returns whether `refusal` is a possible answer of a master to this command.
@@ -273,6 +282,9 @@ mod tests {
         let texts: BTreeSet<_> = scripts().map(Script::text).collect();
         assert_eq!(texts.len(), scripts().count());
         assert!(texts.iter().all(|text| text.contains("redis.call(")));
+        // A server may get another text before that of the script.
+        let is_end = |text: &&str| texts.iter().any(|all| all != text && all.ends_with(text));
+        assert!(!texts.iter().any(is_end));
     }
 
     #[test]

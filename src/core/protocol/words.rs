@@ -9,7 +9,8 @@ use super::{
 use crate::core::{
     kind::{
         Access,
-        companion::{CHANNEL, Companion},
+        companion::{CHANNEL, Companion, FENCE},
+        rights::Rights,
         script::Script,
     },
     time::lease::CLOCK_WINDOW,
@@ -85,6 +86,8 @@ impl<'a> Words<'a> {
         let has_ballot = arguments.any(|word| matches!(word, Word::Ballot));
         let ballot = self.command.ballot().filter(|_| has_ballot);
         let counter = ballot.map(|ballot| &*ballot.counter);
+        let is_tried = self.command.tries.is_some_and(Rights::is_fenced);
+        let counter = counter.or_else(|| is_tried.then(|| lock_id.companion(&FENCE)));
         let keys = iter::once(&**lock_id.key()).chain(companions);
         let count = 1 + self.companions.len() + usize::from(counter.is_some());
         (count, keys.chain(counter))

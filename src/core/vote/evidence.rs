@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use super::{Failure, MasterSet, Refusal, Vote, held_report::HeldReport, round::Round};
+use super::{
+    Failure, MasterSet, Refusal, Vote, held_report::HeldReport, round::Round,
+    server_error::ServerError,
+};
 
 impl Round {
     /// Returns the masters that granted.
@@ -54,6 +57,20 @@ impl Round {
     /// masters that did not fail are no majority.
     pub(crate) fn lacks_masters(&self) -> bool {
         !self.quorum.has_majority_of_every_set(self.not_failed())
+    }
+
+    /// Returns whether so many masters deny a right, or lack a command, that in some set the others
+    /// are no majority.
+    pub(crate) fn lacks_rights(&self) -> bool {
+        let others = MasterSet::ALL - self.masters(Vote::is_denial);
+        !self.quorum.has_majority_of_every_set(others)
+    }
+
+    /// Returns whether a master denies a key.
+    pub(crate) fn denies_key(&self) -> bool {
+        let is_key = |error: &str| ServerError::of(error) == ServerError::KeyDenied;
+        let mut votes = self.votes_cast();
+        votes.any(|vote| matches!(vote, Vote::Fail(Failure::Rejected(error)) if is_key(error)))
     }
 
     /// Returns whether a majority of every set has answered without an error, and at least one

@@ -55,6 +55,11 @@ impl Vote {
         matches!(self, Self::Fail(_))
     }
 
+    /// Returns whether the master denied the command until someone changes a right or its settings.
+    pub(crate) fn is_denial(&self) -> bool {
+        matches!(self, Self::Fail(failure) if failure.is_denial())
+    }
+
     /// Returns whether the master answered without an error.
     pub(crate) fn is_answer(&self) -> bool {
         !self.is_failure()

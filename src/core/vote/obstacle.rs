@@ -10,6 +10,8 @@ pub(crate) enum Obstacle {
     /// Another client holds the lock. The lock becomes free after this time, unless that client
     /// extends or releases it first. `None` if the masters do not say when the lock becomes free.
     HeldFor(Option<Duration>),
+    /// So many masters deny a right, or lack a command, that the others are no majority.
+    MissingRight,
     /// Too many masters failed, so no one can get the lock.
     NoQuorum,
     /// Another kind of lock is held under the name.
@@ -32,6 +34,7 @@ impl fmt::Display for Obstacle {
         match self {
             Self::HeldFor(None) => f.write_str("held by another holder"),
             Self::HeldFor(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
+            Self::MissingRight => f.write_str("a right or a command is missing"),
             Self::NoQuorum => f.write_str("too few masters voted"),
             Self::OtherKind => f.write_str("held as another kind of lock"),
             Self::OwnerBusy => {
@@ -62,6 +65,8 @@ impl Obstacle {
     ) -> Self {
         if outcome == Outcome::TooLate {
             Self::TooSlow(elapsed)
+        } else if round.lacks_rights() {
+            Self::MissingRight
         } else if let Some(left) = round.quarantined() {
             Self::Quarantined(left)
         } else if round.lacks_masters() {
@@ -82,7 +87,9 @@ impl Obstacle {
     /// Returns why `round` did not give the lock to a waiter in the queues. A waiter that is first
     /// in no queue waits until a master calls it, however long the lock will live.
     pub(crate) fn in_queue(round: &Round) -> Self {
-        if let Some(left) = round.quarantined() {
+        if round.lacks_rights() {
+            Self::MissingRight
+        } else if let Some(left) = round.quarantined() {
             Self::Quarantined(left)
         } else if round.lacks_masters() {
             Self::NoQuorum
@@ -109,7 +116,7 @@ impl Obstacle {
 
     /// Returns whether another attempt would be useless.
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::OtherKind)
+        matches!(self, Self::MissingRight | Self::OtherKind)
     }
 }
 
@@ -127,7 +134,7 @@ mod tests {
 
     /// Returns a round. Each letter is the vote of one master. `g` is granted, `h` is held by
     /// another, `q` is free but others come first, `k` is held as another kind, `s` is free but has
-    /// seen a later candidate, `f` is failed, and `r` is in quarantine.
+    /// seen a later candidate, `d` is denied, `f` is failed, and `r` is in quarantine.
     fn round(letters: &str) -> Round {
         let start = LeaseTime::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
@@ -141,6 +148,7 @@ mod tests {
                 'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
                 'k' => Vote::Refuse(Refusal::OtherKind),
                 's' => Vote::Refuse(Refusal::Stale { counter: 9 }),
+                'd' => Vote::Fail(Failure::Rejected("NOPERM x".into())),
                 'r' => Vote::Fail(Failure::Quarantined {
                     remaining: seconds(9),
                 }),
@@ -153,7 +161,7 @@ mod tests {
 
     #[test]
     fn refused_table() {
-        use Obstacle::{HeldFor, NoQuorum, OtherKind, Quarantined, Queued, Split};
+        use Obstacle::{HeldFor, MissingRight, NoQuorum, OtherKind, Quarantined, Queued, Split};
         let zero = Some(Duration::ZERO);
         for (letters, free_in, expected) in [
             ("hhg", Some(seconds(5)), HeldFor(Some(seconds(5)))),
@@ -165,6 +173,10 @@ mod tests {
             ("qhh", Some(seconds(5)), HeldFor(Some(seconds(5)))),
             ("kkg", None, OtherKind),
             ("ffg", None, NoQuorum),
+            ("dfg", None, NoQuorum),
+            ("ddg", None, MissingRight),
+            ("ddf", None, MissingRight),
+            ("ddr", None, MissingRight),
             ("rrg", None, Quarantined(seconds(9))),
         ] {
             let refused = Obstacle::of(
@@ -180,15 +192,16 @@ mod tests {
     }
 
     #[test]
-    fn only_another_kind_is_final() {
-        assert!(Obstacle::OtherKind.is_final());
+    fn another_kind_and_a_missing_right_are_final() {
+        assert!(Obstacle::OtherKind.is_final() && Obstacle::MissingRight.is_final());
         assert!(!Obstacle::Split.is_final() && !Obstacle::NoQuorum.is_final());
     }
 
     #[test]
     fn in_queue_table() {
-        use Obstacle::{HeldFor, NoQuorum, Quarantined, Split};
+        use Obstacle::{HeldFor, MissingRight, NoQuorum, Quarantined, Split};
         for (letters, expected) in [
+            ("dqd", MissingRight),
             ("qqq", HeldFor(None)), // not the next one
             ("hhh", HeldFor(Some(seconds(5)))),
             ("ghf", Split), // granted by a minority

@@ -116,6 +116,19 @@ impl Votes {
         texts.join(", ")
     }
 
+    /// Returns in words how many masters deny a right or lack a command, such as `2 of 3 masters`.
+    pub(crate) fn denial_text(&self) -> String {
+        let (denials, all) = (self.count(Vote::is_denial), self.master_count());
+        format!("{denials} of {all} masters")
+    }
+
+    /// Returns whether so many masters deny a right, or lack a command, that in some list the
+    /// others are no majority.
+    pub(crate) fn lacks_rights(&self) -> bool {
+        let others = self.masters(|row| !row.vote().is_some_and(Vote::is_denial));
+        !self.roster.quorum.has_majority_of_every_set(others)
+    }
+
     /// Returns whether a majority of every list has granted so far.
     pub(crate) fn has_quorum(&self) -> bool {
         let granted = self.masters(|row| row.vote().is_some_and(Vote::is_grant));
@@ -179,7 +192,7 @@ impl fmt::Display for Votes {
         }
         let mut failures = self.iter().filter_map(|row| row.failure());
         match failures.any(Failure::is_denial) {
-            true => f.write_str("; for rights see docs::operations or `quorlock doctor`"),
+            true => f.write_str("; `quorlock doctor` shows all missing rights"),
             false => Ok(()),
         }
     }
@@ -256,7 +269,7 @@ mod tests {
                 vec![Some(Vote::Fail(Failure::Rejected("NOPERM x".into()))), None],
                 (0, 0, 1),
                 "m0 answered NOPERM x, m1 not answered yet; \
-                 for rights see docs::operations or `quorlock doctor`",
+                 `quorlock doctor` shows all missing rights",
             ),
             (
                 vec![Some(Vote::Grant), Some(gone()), None],

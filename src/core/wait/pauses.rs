@@ -120,7 +120,8 @@ impl Pauses {
             // No majority can vote before the quarantine ends. The delay after the quarantine is
             // random, so waiters do not all come back at once.
             Obstacle::Quarantined(left) => Wait::without_events(left.saturating_add(delay)),
-            Obstacle::NoQuorum
+            Obstacle::MissingRight
+            | Obstacle::NoQuorum
             | Obstacle::OtherKind
             | Obstacle::OwnerBusy
             | Obstacle::Queued

@@ -39,12 +39,15 @@ impl Denied {
         }
     }
 
-    /// Reports this attempt at the lock of `request` to the observer.
+    /// Notes what this attempt at the lock of `request` has shown, and reports it to the observer.
     pub(super) fn note(&self, request: &LockRequest) {
-        use Obstacle::{NoQuorum, Quarantined, TooSlow};
+        use Obstacle::{MissingRight, NoQuorum, Quarantined, TooSlow};
         let context = &request.context;
+        if let Some(round) = &self.round {
+            round.read(|round| context.rights.note(request.rights(), round));
+        }
         match (&self.obstacle, &self.round) {
-            (reason @ (NoQuorum | Quarantined(_) | TooSlow(_)), Some(round)) => {
+            (reason @ (MissingRight | NoQuorum | Quarantined(_) | TooSlow(_)), Some(round)) => {
                 let votes = || context.masters.votes(round).to_string();
                 let name = request.lock_id.name();
                 context.observer.lacks_quorum(name, reason, votes);
@@ -91,6 +94,10 @@ impl Denied {
             Obstacle::HeldFor(remaining) => Contention::Held { remaining },
             Obstacle::Queued => Contention::Queued,
             Obstacle::Split => Contention::Split,
+            Obstacle::MissingRight => {
+                let key = request.lock_id.key().clone();
+                return AcquireError::MissingRight { name, key, votes };
+            }
             Obstacle::NoQuorum => return AcquireError::NoQuorum { name, votes },
             Obstacle::OtherKind => {
                 let asked = request.lock_id.kind();

@@ -169,7 +169,7 @@ fn outcome_word(error: &AcquireError) -> Option<&'static str> {
     Some(match error.last_attempt() {
         AcquireError::Closed => "closed",
         AcquireError::Contended { .. } | AcquireError::OwnerBusy { .. } => "contended",
-        AcquireError::NoQuorum { .. } => "no_quorum",
+        AcquireError::MissingRight { .. } | AcquireError::NoQuorum { .. } => "no_quorum",
         AcquireError::OtherKind { .. } => "other_kind",
         AcquireError::Quarantined { .. } => "quarantined",
         AcquireError::TooSlow { .. } => "too_slow",

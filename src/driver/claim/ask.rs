@@ -16,7 +16,7 @@ use crate::{
             ClaimState, ClaimStep, Terms,
             rounds::{NextRound, acquisition},
         },
-        kind::Access,
+        kind::{Access, rights::Rights},
         protocol::{
             command::{Ballot, Command, Holding, MORE_BALLOTS},
             identity::{Identity, QueueOptions},
@@ -55,6 +55,11 @@ pub(crate) struct LockRequest {
 }
 
 impl LockRequest {
+    /// Returns the rights that the lock needs.
+    pub(crate) fn rights(&self) -> Rights {
+        Rights::of(self.lock_id.kind(), self.is_fenced)
+    }
+
     /// Returns what an attempt with the identity `by` asks for: one level of the lock.
     fn holding(&self, by: Identity) -> Holding {
         Holding {
@@ -97,6 +102,7 @@ impl Claim {
         let claim = Arc::new(Self {
             context: context.clone(),
             terms,
+            rights: request.rights(),
             began,
             protected: Mutex::new(Protected {
                 state,
@@ -167,7 +173,8 @@ impl Claim {
         }
     }
 
-    fn post_acquisition(self: &Arc<Self>, locked: Locked<'_>, to: MasterSet, command: Command) {
+    fn post_acquisition(self: &Arc<Self>, locked: Locked<'_>, to: MasterSet, mut command: Command) {
+        command.tries = self.context.rights.to_try(self.rights);
         let round = locked.protected.newest.clone();
         if self.kind().spec().has_slots {
             let claim = Arc::downgrade(self);
@@ -271,6 +278,9 @@ impl Claim {
         let outcome = self.lock().take_step(ClaimState::take_outcome);
         if outcome == Outcome::Won {
             self.context.observer.found_quorum();
+            if self.context.rights.to_try(self.rights).is_some() {
+                round.read(|round| self.context.rights.note(self.rights, round));
+            }
             if self.kind().spec().has_slots {
                 let lack = round.read(Round::lack_slot);
                 self.align(lack, &round);

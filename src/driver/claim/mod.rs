@@ -26,7 +26,7 @@ use super::{
 use crate::{
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
-        kind::Kind,
+        kind::{Kind, rights::Rights},
         protocol::command::Command,
         time::lease::LeaseTime,
         view::lock_state::{LockState, LostReason},
@@ -46,6 +46,7 @@ pub(crate) mod owned_lock;
 pub(crate) struct Claim {
     context: Arc<Context>,
     terms: Terms,
+    rights: Rights,
     /// The start of the first round, on the monotonic clock.
     began: Instant,
     protected: Mutex<Protected>,

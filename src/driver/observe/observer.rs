@@ -248,6 +248,12 @@ impl LockObserver {
         warn!(target: MASTER, offset_us, "the local clock differs from the clocks of the masters: using theirs");
     }
 
+    /// Logs that a master denies the question whether it takes locks, which is about `key`.
+    pub(in crate::driver) fn not_asked(&self, master: &str, key: &str, error: &str) {
+        let label = self.label.as_deref();
+        warn!(target: MASTER, label, %master, %key, %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
+    }
+
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
     pub(in crate::driver) fn lacks_quorum(
         &self,

@@ -14,15 +14,12 @@ use crate::{
             votes::{VoteRow, Votes},
         },
     },
-    driver::{
-        acquire::deadline::Deadline, context::Context, live_round::LiveRound, masters::Masters,
-        time::clock,
-    },
+    driver::{acquire::deadline::Deadline, context::Context, live_round::LiveRound, time::clock},
     master::Entry,
 };
 
-/// Waits until enough masters can vote. Asks all masters for the last time when `limit` is over.
-/// Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
+/// Waits until enough masters can vote, or until too many deny a right. Asks all masters for the
+/// last time when `limit` is over. Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
 /// the coordinator is closed, or if its tasks have ended.
 pub(crate) async fn ready(
     context: &Context,
@@ -44,7 +41,7 @@ pub(crate) async fn ready(
         if is_enough(&votes) {
             return Some(votes.sufficient());
         }
-        if deadline.is_over() {
+        if deadline.is_over() || votes.lacks_rights() {
             return Some(votes);
         }
         let pause = clock::now() + retry.delay(failures, clock::random_u64());
@@ -60,35 +57,45 @@ pub(crate) async fn ready(
     }
 }
 
-/// Asks all masters whether they take locks. Waits until enough of them do, or until all masters
-/// have answered or timed out.
+/// Asks all masters whether they take locks. Waits until the answer is certain, or until all
+/// masters have answered or timed out.
 async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
     let round = context.open_round(Verb::Probe, clock::now());
     let lock = context.config.key_template.example();
-    let question = Command::new(&lock, Action::Probe);
+    let mut question = Command::new(&lock, Action::Probe);
+    question.tries = context.rights.missing();
+    let forgives = question.tries.is_none();
     context.masters.post(question, round.clone());
     let look = || {
         let is_settled = round.read(Round::is_settled);
-        let votes = judged(&context.masters, &round);
-        (is_settled || is_enough(&votes)).then_some(votes)
+        let votes = judged(context, &round, forgives);
+        let is_certain = is_enough(&votes) || votes.lacks_rights();
+        (is_settled || is_certain).then_some(votes)
     };
     round.until(look).await
 }
 
 /// Returns the answers in `round`. A denial of scripts counts, because each kind of lock needs
-/// scripts. Any other denial counts only if the master has also denied the last lock: the locks of
-/// the program may not need the right that the question needs. The kinds of the two denials are
-/// compared, and not the texts, because the denial of a script has another text.
-fn judged(masters: &Masters, round: &LiveRound) -> Votes {
+/// scripts. If too many masters denied a lock, the question tries the rights of that lock, and each
+/// denial counts. Otherwise, a denial counts only if the master has also denied the last lock: the
+/// locks of the program may not need the right that the question needs. The kinds of the two
+/// denials are compared, and not the texts, because the denial of a script has another text.
+fn judged(context: &Context, round: &LiveRound, forgives: bool) -> Votes {
+    let masters = &context.masters;
     let mut cast = round.votes();
     for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
-        if let Some(answer) = cast
+        if forgives
+            && let Some(answer) = cast
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
             && let denial = ServerError::of(error)
             && denial.is_denial()
             && !denial.is_about_scripts()
             && health.error.as_deref().map(ServerError::of) != Some(denial)
         {
+            if context.rights.is_first_warning() {
+                let key = context.config.key_template.example();
+                context.observer.not_asked(&health.master, key.key(), error);
+            }
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }
     }

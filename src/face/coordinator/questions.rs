@@ -23,9 +23,12 @@ impl Coordinator {
     /// master to write the key of the reserved name `quorlock:check`, which expires after a
     /// millisecond. So a master that refuses writes or scripts is not ready. Examples are a
     /// replica, and a server whose memory is full. The call asks again until enough masters can
-    /// vote. If the user lacks a right to that key or to a command such as `SET`, the master counts
-    /// as ready until it denies a lock for such a reason: the locks of the program may not need the
-    /// right.
+    /// vote, or until so many deny a right that the others are no majority.
+    ///
+    /// If the user lacks a right to that key or to a command such as `SET`, the locks of the program
+    /// may not need the right. So the master counts as ready, and the log gets a warning. After a
+    /// majority has denied a lock, each master is also asked to try the rights of that lock, and
+    /// each denial counts, until such a lock is granted.
     ///
     /// # Duration
     ///
@@ -34,6 +37,7 @@ impl Coordinator {
     ///
     /// # Errors
     ///
+    /// - [`MissingRight`](ReadyError::MissingRight): too many masters deny a right or lack a command.
     /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
     ///   says which masters could not, and why.
     /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its tasks have ended.
@@ -139,6 +143,9 @@ impl Coordinator {
         let votes = votes.ok_or(ReadyError::Closed)?;
         if is_enough(&votes) {
             return Ok(votes);
+        }
+        if votes.lacks_rights() {
+            return Err(ReadyError::MissingRight { votes });
         }
         Err(ReadyError::NoQuorum {
             waited: clock::now().saturating_duration_since(start),

@@ -133,6 +133,8 @@ impl Lock {
     ///
     /// - [`Contended`](AcquireError::Contended): another holder has the lock, other waiters come
     ///   first, or the vote was split.
+    /// - [`MissingRight`](AcquireError::MissingRight): too many masters deny a right, or lack a
+    ///   command.
     /// - [`NoQuorum`](AcquireError::NoQuorum): too many masters failed.
     /// - [`Quarantined`](AcquireError::Quarantined): too many masters have no vote for a while,
     ///   because they may have forgotten locks.
@@ -199,8 +201,9 @@ impl Lock {
     /// # Errors
     ///
     /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
-    /// - [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config)
-    ///   and [`OtherKind`](AcquireError::OtherKind): the call does not wait for `limit`.
+    /// - [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config),
+    ///   [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind): the
+    ///   call does not wait for `limit`.
     ///
     /// # Cancel safety
     ///
@@ -229,8 +232,9 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config) and
-    /// [`OtherKind`](AcquireError::OtherKind). After any other failure, the wait goes on.
+    /// [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config),
+    /// [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind). After
+    /// any other failure, the wait goes on.
     ///
     /// # Cancel safety
     ///

@@ -14,7 +14,11 @@ use crate::{
 /// contents of `scratch`, and leaves the contents unchanged.
 pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
     let start = scratch.len();
-    let script = encode_command(command, ScriptAs::Hash, scratch);
+    // The text of a script that tries rights is sent each time, which is seldom.
+    let script = match command.tries {
+        None => encode_command(command, ScriptAs::Hash, scratch),
+        Some(_) => encode_command(command, ScriptAs::Text, scratch).and(None),
+    };
     let bytes = SmallVec::from_slice(&scratch[start..]);
     scratch.truncate(start);
     Encoded { script, bytes }
@@ -44,9 +48,14 @@ pub(crate) fn encode_command(
     if let Some(script) = words.script {
         let (key_count, keys) = words.script_keys();
         push_length(out, b'*', 3 + key_count + words.argument_count());
-        let head: [&[u8]; 2] = match script_as {
-            ScriptAs::Hash => [b"EVALSHA", script.hash(hash).as_bytes()],
-            ScriptAs::Text => [b"EVAL", script.text().as_bytes()],
+        let tried;
+        let head: [&[u8]; 2] = match (script_as, command.tries) {
+            (ScriptAs::Hash, _) => [b"EVALSHA", script.hash(hash).as_bytes()],
+            (ScriptAs::Text, None) => [b"EVAL", script.text().as_bytes()],
+            (ScriptAs::Text, Some(rights)) => {
+                tried = rights.check() + script.text();
+                [b"EVAL", tried.as_bytes()]
+            }
         };
         head.iter().for_each(|word| push_word(out, word));
         push_word(out, decimal(key_count as u64, &mut [0; 20]));
@@ -87,8 +96,8 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::Kind,
-        protocol::command::fixture::{holding, lock_id, of as command_for},
+        kind::{Kind, rights::Rights},
+        protocol::command::fixture::{command, fenced, holding, lock_id, of as command_for},
         vote::Verb,
     };
 
@@ -115,6 +124,29 @@ mod tests {
                 encode_command(&command, ScriptAs::Hash, &mut out);
                 assert_eq!(&out[7..], &*encoded.bytes, "{verb:?} {length}");
             }
+        }
+    }
+    /// A server that is asked to try rights gets a text that it need not have, and the same words.
+    #[test]
+    fn the_text_that_tries_rights_comes_before_that_of_the_script() {
+        for rights in Rights::all() {
+            let kind = rights.kind();
+            let mut acquire = match rights.is_fenced() {
+                true => fenced(kind, Verb::Acquire, 1),
+                false => command(kind, Verb::Acquire, 1),
+            };
+            acquire.tries = Some(rights);
+            let mut bytes = Vec::new();
+            let encoded = encoded(&acquire, &mut bytes);
+            assert!(encoded.script.is_none(), "{rights:?}");
+            acquire.tries = None;
+            acquire.watch = kind == Kind::Mutex; // otherwise it may be a SET
+            let script = encode_command(&acquire, ScriptAs::Text, &mut bytes).unwrap();
+            let [plain, tried] = [&*bytes, &*encoded.bytes].map(String::from_utf8_lossy);
+            let text = rights.check() + script.text();
+            let [before, with] =
+                [script.text(), &text].map(|text| format!("${}\r\n{text}\r\n", text.len()));
+            assert_eq!(plain.replacen(&before, &with, 1), tried, "{rights:?}");
         }
     }
 }

@@ -1,0 +1,119 @@
+//! What is known of the rights of the program on its masters.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+
+use crate::core::{
+    kind::rights::Rights,
+    vote::{Verb, Vote, round::Round},
+};
+
+/// The rights that locks of a coordinator have needed so far. The first acquisitions of each kind
+/// try them, until a majority has answered.
+#[derive(Debug, Default)]
+pub(crate) struct KnownRights {
+    /// The rights that a majority of every set of masters has given.
+    given: AtomicU16,
+    /// The rights that were needed last, and that too many masters denied.
+    missing: AtomicU16,
+    is_warned: AtomicBool,
+}
+
+impl KnownRights {
+    /// Returns the rights to try together with an acquisition that needs `rights`.
+    pub(super) fn to_try(&self, rights: Rights) -> Option<Rights> {
+        (!self.are_given(rights)).then_some(rights)
+    }
+
+    /// Notes what `round` has shown of `rights`, if it is an acquisition that needs them.
+    pub(super) fn note(&self, rights: Rights, round: &Round) {
+        let (were_given, bit) = (self.are_given(rights), bit(rights));
+        if round.verb() != Verb::Acquire {
+            return;
+        }
+        if round.every_set_has(Vote::is_answer) {
+            self.given.fetch_or(bit, Ordering::Relaxed);
+            self.missing.fetch_and(!bit, Ordering::Relaxed);
+        } else if round.lacks_rights() && !(were_given && round.denies_key()) {
+            self.given.fetch_and(!bit, Ordering::Relaxed);
+            self.missing.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns rights that a lock has needed and that too many masters denied, if no such lock was
+    /// tried with success since.
+    pub(super) fn missing(&self) -> Option<Rights> {
+        let missing = self.missing.load(Ordering::Relaxed);
+        Rights::all().find(|rights| missing & bit(*rights) != 0)
+    }
+
+    /// Returns whether this is the first call.
+    pub(super) fn is_first_warning(&self) -> bool {
+        !self.is_warned.swap(true, Ordering::Relaxed)
+    }
+
+    fn are_given(&self, rights: Rights) -> bool {
+        self.given.load(Ordering::Relaxed) & bit(rights) != 0
+    }
+}
+
+fn bit(rights: Rights) -> u16 {
+    1 << rights.index()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        kind::Kind,
+        time::lease::LeaseTime,
+        vote::{Failure, Refusal, quorum::Quorum},
+    };
+
+    /// Returns a round. Each letter is the vote of one master: `g` is granted, `h` is held by
+    /// another, `c` denies a command, `k` denies a key, and `f` is failed.
+    fn round(letters: &str) -> Round {
+        let start = LeaseTime::some();
+        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
+        for (master, letter) in letters.chars().enumerate() {
+            let vote = match letter {
+                'g' => Vote::Grant,
+                'h' => Vote::Refuse(Refusal::held(None)),
+                'c' => Vote::Fail(Failure::Rejected("NOPERM x".into())),
+                'k' => Vote::Fail(Failure::Rejected(
+                    "NOPERM No permissions to access a key".into(),
+                )),
+                _ => Vote::Fail(Failure::Closed),
+            };
+            round.count_vote(master, vote, start);
+        }
+        round
+    }
+
+    #[test]
+    fn rights_are_tried_until_a_majority_has_answered() {
+        let [mutex, fenced] = [false, true].map(|is_fenced| Rights::of(Kind::Mutex, is_fenced));
+        for (rounds, tries, misses) in [
+            (&[][..], true, false),
+            (&["ffg"], true, false),
+            (&["ccg"], true, true),
+            (&["kkf"], true, true),
+            (&["ccg", "ffg"], true, true),
+            (&["ggc"], false, false),
+            (&["hhc"], false, false),
+            (&["ccg", "ghh"], false, false),
+            // Taken away later.
+            (&["ggg", "ccg"], true, true),
+            // Other locks of this kind have other keys.
+            (&["ggg", "kkg"], false, false),
+        ] {
+            let known = KnownRights::default();
+            for letters in rounds {
+                known.note(mutex, &round(letters));
+            }
+            let seen = (known.to_try(mutex), known.missing());
+            let expected = (tries.then_some(mutex), misses.then_some(mutex));
+            assert_eq!(seen, expected, "{rounds:?}");
+            assert_eq!(known.to_try(fenced), Some(fenced), "{rounds:?}");
+        }
+    }
+}
