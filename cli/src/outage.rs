@@ -172,14 +172,14 @@ pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
 
 /// Returns the failure of an action for which too few masters were ready.
 pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -> Failure {
-    let failure = match Outage::of(locks) {
-        Some(outage) => outage.failure(action),
-        None => Failure::new(Exit::NoQuorum, format!("{action}: {error}")),
+    let (ReadyError::MissingRight { votes, .. } | ReadyError::NoQuorum { votes, .. }) = error
+    else {
+        return Failure::new(Exit::NoQuorum, format!("{action}: {error}"));
     };
-    match error {
-        ReadyError::NoQuorum { votes, .. } => failure.with_votes(votes),
-        _ => failure,
-    }
+    let in_votes = Outage::in_votes(locks, votes);
+    let outage = Outage::of(locks).filter(|_| !in_votes.is_refusal());
+    let failure = outage.unwrap_or(in_votes).failure(action);
+    failure.with_votes(votes)
 }
 
 /// The longest time for the dials that are still under way when enough were refused.

@@ -151,6 +151,71 @@ fn a_right_that_is_missing_in_a_script_is_78_at_once_on_each_version() {
     }
 }
 
+/// Whichever command needs the right first, and whichever call meets the denial.
+#[test]
+fn each_missing_right_is_78_within_a_second_for_each_kind() {
+    const MUTEX: &str = "eval evalsha set get";
+    const QUEUED: &str = "eval evalsha hset time";
+    const WORDS: [(&str, &str, &str); 6] = [
+        ("run -n a -- echo ran", MUTEX, ""),
+        ("run -n --ready 3s a -- echo ran", MUTEX, ""),
+        ("run --ready 90s a b -- echo ran", MUTEX, ""),
+        ("run -n --fence a -- echo ran", MUTEX, "time"),
+        ("run -n --ready 3s --permits 2 a -- echo ran", QUEUED, ""),
+        ("run --fair a -- echo ran", QUEUED, ""),
+    ];
+    let masters = masters(3);
+    for missing in "eval evalsha set get hset time config".split(' ') {
+        if missing == "evalsha" && server::is_before_7() {
+            continue; // these servers do not tell scripts
+        }
+        let rules = format!("+@all -{missing} ~*");
+        masters.iter().for_each(|master| allow(master, &rules));
+        for (words, needed, also) in WORDS {
+            let needs_it = needed.split(' ').any(|one| one == missing) || also == missing;
+            let expected = if needs_it { 78 } else { 0 };
+            let since = Instant::now();
+            let (status, out, err) = ended(&mut as_bob(&masters, words));
+            let case = format!("without {missing}: {words}: {err}");
+            assert_eq!(
+                (status, out.contains("ran\n")),
+                (expected, expected == 0),
+                "{case}"
+            );
+            assert!(since.elapsed() < Duration::from_secs(3), "{case}");
+            if expected == 78 {
+                assert!(err.to_lowercase().contains(missing), "{case}");
+                assert!(!err.contains("::"), "{case}");
+                assert_eq!(err.lines().count(), 1, "{case}");
+            }
+        }
+        for master in &masters {
+            for name in ["a", "b"] {
+                assert_eq!(master.command(&["EXISTS", name]), "0", "without {missing}");
+            }
+        }
+    }
+}
+
+/// Some hosts rename commands.
+#[test]
+fn a_server_without_a_command_is_78() {
+    for missing in ["EVAL", "EVALSHA", "GET"] {
+        let masters: Vec<_> = (0..3)
+            .map(|_| Server::start_with(&["--rename-command", missing, ""]))
+            .collect();
+        for words in ["run -n a -- echo ran", "run --ready 90s a -- echo ran"] {
+            let (status, out, err) = ended(&mut with(&masters, words));
+            assert_eq!(
+                (status, &*out),
+                (78, ""),
+                "without {missing}: {words}: {err}"
+            );
+            assert!(err.contains(missing), "{err}");
+        }
+    }
+}
+
 #[test]
 fn a_wait_for_masters_of_which_some_deny_the_lock_says_so() {
     let mut masters = masters(3);
