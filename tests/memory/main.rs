@@ -29,6 +29,7 @@ mod heal;
 mod health;
 mod hopeless_waiters;
 mod leaving;
+mod links;
 mod log;
 mod loss;
 #[cfg(feature = "metrics")]
