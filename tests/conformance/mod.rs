@@ -184,7 +184,7 @@ async fn a_vote_is_in_time_during_the_first_dial() {
     for (fault, after, expected) in [
         (Fault::None, 0, "granted"),
         (delay(20), 40, "granted"),
-        (delay(80), 130, "no answer in 50ms"),
+        (delay(80), 130, "no answer in 50ms; its answers take 80ms"),
         (
             Fault::Down,
             0,
@@ -240,7 +240,7 @@ async fn a_vote_is_in_time_after_an_owed_command() {
     subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
     for (after, expected) in [
         (0, "unreachable: connecting to memory: connection refused"),
-        (168, "no answer in 50ms"),
+        (168, "no answer in 50ms; its answers take 80ms"),
         (189, "holds nothing"),
         (198, "granted"),
     ] {

@@ -28,6 +28,7 @@ mod groups;
 mod heal;
 mod health;
 mod hopeless_waiters;
+mod latency;
 mod leaving;
 mod links;
 mod log;

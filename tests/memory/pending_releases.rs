@@ -12,7 +12,7 @@ async fn a_master_that_had_been_given_up_gets_the_release() {
     let guard = world.guard().await;
     world.masters[0].inject(Fault::Hang);
     guard.extend(seconds(10)).await.unwrap();
-    sleep(seconds(1)).await;
+    sleep(seconds(2)).await;
     let commands = world.masters[0].commands();
     guard.release().await.unwrap();
     sleep(seconds(1)).await;

@@ -5,8 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use round_trip::RoundTrip;
+
 pub(crate) mod lease;
 pub(crate) mod renewal;
+pub(crate) mod round_trip;
 
 /// Returns a measured time for a text: in whole milliseconds, or microseconds if it is shorter.
 pub(crate) fn rounded(time: Duration) -> Duration {
@@ -32,15 +35,12 @@ impl NodeTimeout {
     /// The shortest and the longest measured timeout.
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(1);
-    /// A measured timeout is this many round trips. The number is above 1, because a loaded master
-    /// is slower than an idle one.
-    const ROUND_TRIPS: u32 = 4;
-    /// The number of node timeouts after which a connection is given up, if no byte has come from
-    /// the master. Without this limit, commands would pile up in the connection, and the master
-    /// would execute all of them when it recovers.
+    /// The number of node timeouts after which a master counts as silent, if no byte has come from
+    /// it. Without this limit, commands would pile up in the connection, and the master would
+    /// execute all of them when it recovers.
     pub(crate) const SILENT_TIMEOUTS: u32 = 3;
-    /// If bytes come in, but no whole reply, a connection gets this many times the limit of a
-    /// silent one.
+    /// If bytes come in, but no whole reply, a master counts as silent after this many times the
+    /// usual limit.
     const PROGRESS_FACTOR: u32 = 10;
 
     /// Returns the shortest timeout that any master gets.
@@ -51,20 +51,26 @@ impl NodeTimeout {
         }
     }
 
-    /// Returns the limits for a master whose fastest answer took `round_trip`.
-    pub(crate) fn limits(self, round_trip: Duration) -> Limits {
-        let measured = round_trip.saturating_mul(Self::ROUND_TRIPS);
+    /// Returns the limits for a master whose answers take `round_trip`.
+    pub(crate) fn limits(self, round_trip: RoundTrip) -> Limits {
         let timeout = match self {
             Self::Fixed(timeout) => timeout,
-            Self::Measured => measured.clamp(Self::LEAST, Self::MOST),
+            Self::Measured => round_trip.timeout().clamp(Self::LEAST, Self::MOST),
         };
         // A master whose round trip is longer than a fixed timeout cannot vote. It is alive, so its
         // connection is not given up.
-        let silence = timeout.max(round_trip.saturating_mul(2)) * Self::SILENT_TIMEOUTS;
+        let silence = timeout.max(round_trip.smoothed() * 2) * Self::SILENT_TIMEOUTS;
+        // An answer that is late shows how long the answers take now. So the connection stays for
+        // as long as an answer may take.
+        let end = match self {
+            Self::Fixed(_) => silence,
+            Self::Measured => silence.max(Self::MOST),
+        };
         Limits {
             timeout,
             silence,
-            progress: silence * Self::PROGRESS_FACTOR,
+            end,
+            progress: end.max(silence * Self::PROGRESS_FACTOR),
         }
     }
 }
@@ -74,8 +80,11 @@ impl NodeTimeout {
 pub(crate) struct Limits {
     /// The time for the answer to a command. After this time, the vote is a failure.
     pub(crate) timeout: Duration,
-    /// The time after which the connection is given up if no byte comes in.
+    /// The time after which the master counts as silent if no byte comes in. It then gets no more
+    /// requests until a byte comes in.
     pub(crate) silence: Duration,
+    /// The time after which the connection is given up if no byte comes in.
+    pub(crate) end: Duration,
     /// The time after which the connection is given up if bytes come in, but no whole reply.
     pub(crate) progress: Duration,
 }
@@ -137,21 +146,22 @@ mod tests {
     fn limits_table() {
         use NodeTimeout::{Fixed, Measured};
         let millis = Duration::from_millis;
-        for (node_timeout, round_trip, timeout, silence) in [
-            (Measured, 0, 50, 150),
-            (Measured, 12, 50, 150),
-            (Measured, 16, 64, 192),
-            (Measured, 120, 480, 1_440),
-            (Measured, 400, 1_000, 3_000),
-            (Measured, 2_000, 1_000, 12_000),
-            (Fixed(millis(50)), 0, 50, 150),
-            (Fixed(millis(50)), 200, 50, 1_200),
-            (Fixed(millis(2_000)), 200, 2_000, 6_000),
+        for (node_timeout, round_trip, timeout, silence, end) in [
+            (Measured, 0, 50, 150, 1_000),
+            (Measured, 16, 50, 150, 1_000),
+            (Measured, 20, 60, 180, 1_000),
+            (Measured, 120, 360, 1_080, 1_080),
+            (Measured, 400, 1_000, 3_000, 3_000),
+            (Measured, 2_000, 1_000, 12_000, 12_000),
+            (Fixed(millis(50)), 0, 50, 150, 150),
+            (Fixed(millis(50)), 200, 50, 1_200, 1_200),
+            (Fixed(millis(2_000)), 200, 2_000, 6_000, 6_000),
         ] {
-            let limits = node_timeout.limits(millis(round_trip));
+            let limits = node_timeout.limits(RoundTrip::first(millis(round_trip)));
             let expected = Limits {
                 timeout: millis(timeout),
                 silence: millis(silence),
+                end: millis(end),
                 progress: millis(silence * 10),
             };
             assert_eq!(limits, expected, "{node_timeout:?} {round_trip}");

@@ -171,6 +171,8 @@ pub enum Failure {
     TimedOut {
         /// The node timeout.
         after: Duration,
+        /// How long the answers of the master have taken lately.
+        round_trip: Duration,
         /// How long the connection was silent before the command, if that was at least a second. In
         /// that case, something between the program and the master may have forgotten the
         /// connection.
@@ -187,6 +189,7 @@ impl Failure {
     pub(crate) fn timed_out(after: Duration) -> Self {
         Self::TimedOut {
             after,
+            round_trip: Duration::ZERO,
             silence: None,
         }
     }
@@ -238,11 +241,19 @@ impl fmt::Display for Failure {
                 write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
             }
             Self::Rejected(reply) => write!(f, "answered {reply}"),
-            Self::TimedOut { after, silence } => {
+            Self::TimedOut {
+                after,
+                round_trip,
+                silence,
+            } => {
                 write!(f, "no answer in {:?}", rounded(*after))?;
-                silence.map_or(Ok(()), |silence| {
-                    write!(f, " on a connection that was silent for {silence:.1?}")
-                })
+                if let Some(silence) = silence {
+                    write!(f, " on a connection that was silent for {silence:.1?}")?;
+                }
+                match round_trip.as_millis() {
+                    0 => Ok(()),
+                    _ => write!(f, "; its answers take {:?}", rounded(*round_trip)),
+                }
             }
             Self::Unreachable(why) => write!(f, "unreachable: {why}"),
         }
@@ -372,6 +383,15 @@ mod tests {
             (
                 Vote::Fail(Failure::TimedOut {
                     after: millis(50),
+                    round_trip: Duration::from_micros(61_437),
+                    silence: None,
+                }),
+                "no answer in 50ms; its answers take 61ms",
+            ),
+            (
+                Vote::Fail(Failure::TimedOut {
+                    after: millis(50),
+                    round_trip: Duration::from_micros(999),
                     silence: Some(millis(600_000)),
                 }),
                 "no answer in 50ms on a connection that was silent for 600.0s",

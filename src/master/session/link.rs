@@ -10,7 +10,7 @@ use std::{
 use super::request::Request;
 use crate::{
     core::{
-        time::{Limits, NodeTimeout},
+        time::{Limits, NodeTimeout, round_trip::RoundTrip},
         vote::Verb,
     },
     master::config::MasterConfig,
@@ -99,6 +99,19 @@ impl Link {
         Ok(sent)
     }
 
+    /// Measures the reply to `sent`, which came at `now`. Returns whether the node timeout has
+    /// changed.
+    ///
+    /// If this process has not noticed the end of the deadline, it was stalled, and the reply says
+    /// nothing about the master. Neither does the reply to a command that was sent twice, or that
+    /// has no deadline.
+    #[inline]
+    pub(crate) fn measure(&mut self, sent: &Sent, now: Instant) -> bool {
+        let unnoticed = sent.deadline + self.liveness.timeout() / 2;
+        let is_stalled = !sent.is_expired && unnoticed <= now;
+        !is_stalled && !sent.is_resent && !sent.is_owed && self.liveness.measure(sent.at, now)
+    }
+
     /// Returns whether the connection counts as idle and has no unanswered command.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
         self.sent.is_empty() && self.liveness.is_idle(now)
@@ -114,8 +127,24 @@ impl Link {
         self.sent.next_deadline().or_else(|| self.silence_ends())
     }
 
-    /// Returns when to give the connection up if nothing more comes.
-    pub(crate) fn silence_ends(&self) -> Option<Instant> {
+    /// Notes that deadlines up to `now` are over. Returns whether to give the connection up.
+    pub(crate) fn is_over(&mut self, now: Instant) -> bool {
+        let is_over = |link: &Self| link.silence_ends().is_some_and(|end| end <= now);
+        if is_over(self) {
+            self.liveness.is_silent = true;
+        }
+        is_over(self) // only the silence may be over
+    }
+
+    /// Returns whether the master has left commands unanswered for so long that it gets no more
+    /// requests.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.liveness.is_silent && !self.sent.is_empty()
+    }
+
+    /// Returns when the master counts as silent if nothing more comes. If it does already, returns
+    /// when to give the connection up.
+    fn silence_ends(&self) -> Option<Instant> {
         let is_waiting = !self.sent.is_empty();
         is_waiting.then(|| self.liveness.deadline()).flatten()
     }
@@ -174,8 +203,7 @@ impl Unanswered {
             is_expired: is_owed || !matches!(item, Item::Request(_)),
             item,
             at: now,
-            // The timeout shrinks when a faster reply is seen. Deadlines stay in order because of
-            // `max`.
+            // The timeout may have become shorter. Deadlines stay in order because of `max`.
             deadline: latest.map_or(deadline, |latest| latest.max(deadline)),
             is_owed,
             is_resent: false,
@@ -243,9 +271,9 @@ impl Unanswered {
         open.map(|sent| sent.deadline).min()
     }
 
-    /// Calls `give_up` with each request that has an open vote and whose deadline is over at `now`.
-    /// After that, the vote is no longer open.
-    pub(crate) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request)) {
+    /// Calls `give_up` with each request that has an open vote and whose deadline is over at `now`,
+    /// and with the time that it had. After that, the vote is no longer open.
+    pub(crate) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request, Duration)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
             let is_over = sent.is_expired || sent.deadline <= now;
@@ -256,7 +284,7 @@ impl Unanswered {
                 && !mem::replace(&mut sent.is_expired, true)
                 && let Item::Request(request) = &sent.item
             {
-                give_up(request);
+                give_up(request, sent.deadline.saturating_duration_since(sent.at));
             }
         }
     }
@@ -276,13 +304,13 @@ impl Unanswered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
     node_timeout: NodeTimeout,
-    /// The shortest measured time from a command to its reply. Longer times are ignored, because a
-    /// slow reply may have waited for earlier replies.
-    round_trip: Duration,
+    round_trip: RoundTrip,
+    /// Only the reply to a command that was sent after this time is measured. It is the time of the
+    /// last measurement, so that many commands in flight are measured once, or of a stall.
+    measured_at: Instant,
     limits: Limits,
-    /// Set if a faster reply could lower the limits. Most masters are near, and have the lowest
-    /// limits already.
-    can_improve: bool,
+    /// Set if the limits are the lowest ones, as for most masters.
+    is_near: bool,
     /// The time when the last byte came. A later send replaces this time if no other command was
     /// unanswered.
     last_byte: Instant,
@@ -294,6 +322,8 @@ pub(crate) struct Liveness {
     /// Set when a stall of this process is forgiven. Cleared by the next
     /// [`restart`](Self::restart).
     is_forgiven: bool,
+    /// Set once the master has been silent for too long. Cleared by the next byte.
+    is_silent: bool,
     judgement: Option<Judgement>,
 }
 
@@ -313,16 +343,18 @@ impl Liveness {
     const IDLE: Duration = Duration::from_secs(1);
 
     pub(crate) fn new(node_timeout: NodeTimeout, round_trip: Duration, now: Instant) -> Self {
-        let limits = node_timeout.limits(round_trip);
+        let round_trip = RoundTrip::first(round_trip);
         Self {
             node_timeout,
             round_trip,
-            limits,
-            can_improve: limits != node_timeout.limits(Duration::ZERO),
+            measured_at: now,
+            limits: node_timeout.limits(round_trip),
+            is_near: false,
             last_byte: now,
             last_reply: now,
             silence: Duration::ZERO,
             is_forgiven: false,
+            is_silent: false,
             judgement: None,
         }
     }
@@ -344,13 +376,14 @@ impl Liveness {
     pub(crate) fn restart(&mut self, now: Instant) {
         (self.last_byte, self.last_reply) = (now, now);
         self.silence = Duration::ZERO;
-        self.is_forgiven = false;
+        (self.is_forgiven, self.is_silent) = (false, false);
     }
 
     /// Notes that bytes came, even if they do not complete a reply.
     pub(crate) fn on_bytes(&mut self, now: Instant) {
         self.last_byte = now;
         self.silence = Duration::ZERO;
+        self.is_silent = false;
     }
 
     /// Returns whether no byte has come for so long that the connection counts as idle.
@@ -364,21 +397,28 @@ impl Liveness {
         (self.silence >= Self::IDLE).then_some(self.silence)
     }
 
-    /// Measures a reply that came at `now`, to a command that was sent at `sent`. Lowers the limits
-    /// if the reply is the fastest so far. Returns whether the limits may have changed.
+    /// Measures a reply that came at `now`, to a command that was sent at `sent`, unless another
+    /// reply was measured meanwhile. Returns whether the node timeout has changed.
     #[inline]
-    pub(crate) fn measure(&mut self, sent: Instant, now: Instant) -> bool {
-        if !self.can_improve {
+    fn measure(&mut self, sent: Instant, now: Instant) -> bool {
+        if sent < self.measured_at {
             return false;
         }
-        let round_trip = now.saturating_duration_since(sent);
-        if round_trip >= self.round_trip {
-            return false;
+        self.measured_at = now;
+        self.round_trip.add(now.saturating_duration_since(sent));
+        let is_near = self.round_trip.timeout() <= self.node_timeout.least();
+        if is_near && self.is_near {
+            return false; // saves time
         }
-        self.round_trip = round_trip;
-        self.limits = self.node_timeout.limits(round_trip);
-        self.can_improve = self.limits != self.node_timeout.limits(Duration::ZERO);
-        true
+        let before = self.timeout();
+        self.limits = self.node_timeout.limits(self.round_trip);
+        self.is_near = is_near;
+        self.timeout() != before
+    }
+
+    /// Returns how long the answers take.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip.smoothed()
     }
 
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over at
@@ -418,10 +458,12 @@ impl Liveness {
             .map_or(due, |judgement| due.max(judgement.from))
     }
 
-    /// Returns when to give the connection up if nothing more comes.
-    pub(crate) fn deadline(&self) -> Option<Instant> {
+    /// Returns when the master counts as silent if nothing more comes. If it does already, returns
+    /// when to give the connection up.
+    fn deadline(&self) -> Option<Instant> {
         let limit = match self.silence() {
             Some(_) => self.limits.silence / NodeTimeout::SILENT_TIMEOUTS,
+            None if self.is_silent => self.limits.end,
             None => self.limits.silence,
         };
         let silence = self.last_byte.checked_add(limit)?;
@@ -436,6 +478,9 @@ impl Liveness {
     /// give up a silent master.
     fn forgive_stall(&mut self, due: Instant, now: Instant) {
         let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
+        if was_stalled {
+            self.measured_at = now;
+        }
         if was_stalled && !self.is_forgiven {
             self.restart(now);
             self.is_forgiven = true;

@@ -192,6 +192,9 @@ impl Session {
             return false; // most polls only read replies
         }
         let (now, before) = ((self.config.now)(), self.link.sent.len());
+        if self.link.is_silent() {
+            self.fail_waiting(now);
+        }
         if self.link.is_idle(now) && connection.has_input() {
             return false; // the connection may have ended, so it is read first
         }
@@ -245,12 +248,14 @@ impl Session {
     /// master has been silent for too long.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let (mailbox, liveness) = (&self.mailbox, &self.link.liveness);
-        let late = Failure::TimedOut {
-            after: liveness.timeout(),
-            silence: liveness.silence(),
-        };
-        self.link.sent.expire(now, |request| {
-            mailbox.cast(request, Vote::Fail(late.clone()), now);
+        let (round_trip, silence) = (liveness.round_trip(), liveness.silence());
+        self.link.sent.expire(now, |request, after| {
+            let late = Failure::TimedOut {
+                after,
+                round_trip,
+                silence,
+            };
+            mailbox.cast(request, Vote::Fail(late), now);
         });
         while let Some(release) = self.late.front()
             && self.confirmed_by(release) <= now
@@ -266,7 +271,7 @@ impl Session {
                 self.fail_unsent(&request, now);
             }
         }
-        self.link.silence_ends().is_some_and(|end| end <= now)
+        self.link.is_over(now)
     }
 
     /// Returns whether every command has been delivered.
@@ -284,6 +289,18 @@ impl Session {
             || !self.late.is_empty()
             || !self.owed.is_empty()
             || self.posts.change.is_some()
+    }
+
+    /// Fails the requests that wait, but for releases that must be sent.
+    fn fail_waiting(&mut self, now: Instant) {
+        let why: Arc<str> = "it has left earlier commands unanswered for too long".into();
+        for request in mem::take(&mut self.posts.requests) {
+            if request.is_owed_to(self.master()) {
+                self.posts.requests.push_back(request);
+            } else {
+                self.fail(&request, Failure::Unreachable(why.clone()), now);
+            }
+        }
     }
 
     /// Takes out the next request to send after the owed releases.

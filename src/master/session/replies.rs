@@ -27,7 +27,7 @@ impl Session {
             Item::Subscription(_) => return self.on_refused_change(reply),
             Item::Caching => return self.on_caching(reply),
         };
-        if !sent.is_resent && self.link.liveness.measure(sent.at, now) {
+        if self.link.measure(&sent, now) {
             self.mailbox.set_node_timeout(self.link.liveness.timeout());
         }
         let master = self.master();

@@ -441,10 +441,92 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
         assert_eq!(clock() - start, TIMEOUT * timeouts);
         let late = Failure::TimedOut {
             after: TIMEOUT,
+            round_trip: Duration::ZERO,
             silence: shown,
         };
         assert_eq!(*votes.0.lock(), [Vote::Fail(late)]);
     }
+}
+
+/// Returns a connection with a measured timeout, over which `count` commands were sent.
+fn measured(round_trip: u64, count: usize, wire: &mut FakeWire) -> Session {
+    set_clock(Duration::ZERO);
+    let mut session = session();
+    session.config.node_timeout = NodeTimeout::Measured;
+    session.connect(Duration::from_millis(round_trip), None, true, Link::WINDOW);
+    post(count, &mut session, wire);
+    session
+}
+
+fn post(count: usize, session: &mut Session, wire: &mut FakeWire) {
+    for _ in 0..count {
+        let request = request(Verb::Acquire, false);
+        assert!(session.mailbox.post(request).is_none());
+    }
+    session.take(&Context::from_waker(Waker::noop()));
+    session.send(wire);
+}
+
+/// Lets the time pass, and returns the timeout after an answer.
+fn timeout_after(time: u64, session: &mut Session, wire: &mut FakeWire) -> u128 {
+    for _ in 0..time {
+        set_clock(ELAPSED.get() + Duration::from_millis(1));
+        assert!(!poll(session, wire));
+    }
+    session.on_reply(&Reply::Ok, clock()).unwrap();
+    session.mailbox.node_timeout().unwrap().as_millis()
+}
+
+#[test]
+fn one_answer_of_a_round_trip_is_measured_even_if_it_is_late() {
+    let mut wire = FakeWire::default();
+    let mut session = measured(1, 128, &mut wire);
+    assert_eq!(timeout_after(60, &mut session, &mut wire), 68);
+    assert_eq!(timeout_after(0, &mut session, &mut wire), 68);
+    post(1, &mut session, &mut wire); // only its answer is measured next
+    for _ in 0..126 {
+        assert_eq!(timeout_after(0, &mut session, &mut wire), 68);
+    }
+    assert_eq!(timeout_after(60, &mut session, &mut wire), 111);
+}
+
+#[test]
+fn a_stall_of_this_process_and_a_command_that_was_sent_again_are_not_measured() {
+    let mut wire = FakeWire::default();
+    let mut session = measured(1, 2, &mut wire);
+    set_clock(Duration::from_millis(300));
+    assert_eq!(timeout_after(0, &mut session, &mut wire), 50);
+    let due = session.next_wake().unwrap();
+    assert_eq!(session.judge_deadline(due), None); // the stall is noticed
+    assert_eq!(timeout_after(30, &mut session, &mut wire), 50);
+    post(1, &mut session, &mut wire);
+    session.resend(clock()).unwrap();
+    assert_eq!(timeout_after(60, &mut session, &mut wire), 50);
+}
+
+/// The master gets no requests after 150 ms, and its connection is given up after a second.
+#[test]
+fn a_master_that_is_silent_has_a_second_for_its_first_answer() {
+    let mut wire = FakeWire::default();
+    let mut session = measured(1, 1, &mut wire);
+    for at in 1..1_000 {
+        set_clock(Duration::from_millis(at));
+        assert!(!poll(&mut session, &mut wire));
+        if [100, 151, 900].contains(&at) {
+            post(1, &mut session, &mut wire);
+        }
+        if at == 900 {
+            assert_eq!(wire.sent, 2);
+            session.on_reply(&Reply::Ok, clock()).unwrap();
+            post(1, &mut session, &mut wire);
+            assert_eq!(wire.sent, 3);
+        }
+    }
+    let mut session = measured(1, 1, &mut wire);
+    while !poll(&mut session, &mut wire) {
+        set_clock(ELAPSED.get() + Duration::from_millis(1));
+    }
+    assert_eq!(ELAPSED.get(), Duration::from_secs(1));
 }
 
 /// What was sent fails, and is not sent again. What was not sent waits for one dial.

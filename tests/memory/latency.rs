@@ -1,0 +1,110 @@
+//! Round trips that grow, shrink or differ, and masters with little processor time.
+
+use std::{iter, sync::Arc, time::Duration};
+
+use quorlock::{Builder, Coordinator, Fault, MemoryMaster, Quarantine};
+use tokio::{
+    spawn,
+    time::{Instant, sleep, sleep_until, timeout_at},
+};
+
+use crate::{
+    links::{Latency, linked},
+    world::*,
+};
+
+/// Returns a coordinator that reaches a master over each of these latencies.
+async fn over(latencies: &[Arc<Latency>], set: impl FnOnce(Builder) -> Builder) -> World {
+    let masters: Vec<_> = latencies.iter().map(|_| MemoryMaster::new()).collect();
+    let links = iter::zip(&masters, latencies).zip((1..).step_by(1_000));
+    let specs = links.map(|((master, latency), seed)| linked(master, latency, seed));
+    let builder = Coordinator::builder().quarantine(Quarantine::Off);
+    let locks = set(builder.masters(specs)).build().unwrap();
+    locks.all_ready(seconds(5)).await.unwrap();
+    World { masters, locks }
+}
+
+/// Three masters over links with the same latency.
+async fn over_one(latency: &Arc<Latency>) -> World {
+    over(&[(); 3].map(|()| latency.clone()), |builder| builder).await
+}
+
+/// Returns the number of attempts that failed until `end`.
+async fn try_every(gap: Duration, locks: Coordinator, name: String, end: Instant) -> u32 {
+    let mut failed = 0;
+    while Instant::now() < end {
+        failed += u32::from(locks.mutex(&*name).try_acquire().await.is_err());
+        sleep(gap).await;
+    }
+    failed
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_latency_that_grows_costs_each_task_two_attempts_and_no_lock() {
+    for (from, to) in [
+        (1, 40),
+        (1, 60),
+        (10, 100),
+        (30, 150),
+        (10, 200),
+        (30, 300),
+        (1, 300),
+    ] {
+        for (tasks, gap) in [(0, 1), (1, 200), (1, 2_000), (5, 500)] {
+            let latency = Latency::of_round_trip(millis(from));
+            let world = over_one(&latency).await;
+            let guard = renewed_guard(&world).await;
+            let (start, end) = (Instant::now(), Instant::now() + seconds(30));
+            let tasks: Vec<_> = (0..tasks)
+                .map(|task| {
+                    let (locks, name) = (world.locks.clone(), format!("task {task}"));
+                    spawn(async move {
+                        sleep_until(start + millis(gap) * task / tasks).await;
+                        try_every(millis(gap), locks, name, end).await
+                    })
+                })
+                .collect();
+            sleep(seconds(3)).await;
+            latency.set_round_trip(millis(to));
+            let lost = timeout_at(end, guard.lost()).await;
+            assert!(lost.is_err(), "{from} -> {to}, {gap}: {lost:?}");
+            for task in tasks {
+                let failed = task.await.unwrap();
+                assert!(failed <= 2, "{from} -> {to}, {gap}: {failed} failed");
+            }
+        }
+    }
+}
+
+/// The round trip is near the longest node timeout.
+#[tokio::test(start_paused = true)]
+async fn no_lock_is_lost_and_no_patient_call_fails_when_masters_get_very_slow() {
+    let latency = Latency::of_round_trip(millis(1));
+    let latencies = [(); 3].map(|()| latency.clone());
+    let world = over(&latencies, |builder| builder.connect_timeout(seconds(5))).await;
+    let guard = renewed_guard(&world).await;
+    sleep(seconds(3)).await;
+    latency.set_round_trip(millis(900));
+    let end = Instant::now() + seconds(60);
+    while Instant::now() < end {
+        let acquired = world.locks.mutex("other").acquire_within(seconds(10)).await;
+        drop(acquired.unwrap());
+        guard.ensure_held().unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_node_timeout_follows_answers_that_get_faster() {
+    let latency = Latency::of_round_trip(millis(300));
+    let world = over_one(&latency).await;
+    let minute = Instant::now() + seconds(60);
+    latency.set_round_trip(millis(1));
+    try_every(millis(200), world.locks.clone(), NAME.into(), minute).await;
+    world.inject_all(&Fault::Hang);
+    let (took, error) = timed(world.lock().try_acquire()).await;
+    let error = error.unwrap_err().to_string();
+    // The answers to the release are waited for, too.
+    assert!(took <= millis(102), "{took:?}");
+    let why = "no answer in 50ms; its answers take 2ms"; // the links count in milliseconds
+    assert!(error.contains(why), "{error}");
+}
