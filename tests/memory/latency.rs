@@ -108,3 +108,26 @@ async fn the_node_timeout_follows_answers_that_get_faster() {
     let why = "no answer in 50ms; its answers take 2ms"; // the links count in milliseconds
     assert!(error.contains(why), "{error}");
 }
+
+/// All masters run for 10 ms of each 100 ms, as under a CPU quota.
+#[tokio::test(start_paused = true)]
+async fn masters_with_a_tenth_of_a_processor_lose_no_lock() {
+    let world = World::new(3).await;
+    let mut guards = Vec::new();
+    for n in 0..10 {
+        for ttl in [seconds(2), seconds(10)] {
+            let lock = world.locks.mutex(format!("{ttl:?} {n}")).ttl(ttl);
+            guards.push(lock.try_acquire().await.unwrap());
+            sleep(millis(37)).await;
+        }
+    }
+    for _ in 0..6_000 {
+        world.inject_all(&Fault::Hang);
+        sleep(millis(90)).await;
+        world.clear_faults();
+        sleep(millis(10)).await;
+    }
+    for guard in &guards {
+        guard.ensure_held().unwrap();
+    }
+}

@@ -132,6 +132,8 @@ enum Phase {
 struct Held {
     /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
+    /// The start of the last extension that a majority has confirmed.
+    confirmed: Option<LeaseTime>,
     plan: Option<RenewalPlan>,
     /// The time when the renewer looks at this claim next. `None` if the renewer does not look at
     /// it.

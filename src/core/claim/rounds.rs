@@ -295,7 +295,7 @@ impl ClaimState {
     ) -> Option<(MasterSet, Command)> {
         match effect {
             Effect::Disowned => {
-                self.lose(step, LostReason::Disowned);
+                self.disowned(step, start);
                 None
             }
             Effect::Heal(gone) => self.heal(step, gone, ttl),
@@ -306,11 +306,23 @@ impl ClaimState {
         }
     }
 
+    /// Notes that a majority of at least one set has denied an extension that began at `start`. If
+    /// a majority has confirmed a later extension, says nothing about the present.
+    fn disowned(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime) {
+        let is_newest = start >= step.newest.start();
+        if let Some(held) = self.held_at(step)
+            && (is_newest || held.confirmed.is_none_or(|confirmed| start > confirmed))
+        {
+            self.lose(step, LostReason::Disowned);
+        }
+    }
+
     /// Notes that a majority has confirmed an extension that asked for `ttl` at `start`.
     pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime, ttl: Ttl) {
         let Some(held) = self.held_at(step) else {
             return;
         };
+        held.confirmed = held.confirmed.max(Some(start));
         let was_in_doubt = mem::take(&mut held.in_doubt);
         let lease = Lease::new(start, ttl, step.terms.drift);
         let is_longer = lease > self.lease;
@@ -381,7 +393,7 @@ impl Effect {
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
         let gone = round.masters(Vote::is_gone);
         match round.outcome() {
-            Outcome::Won if before == Outcome::Pending => Some(Self::Renewed(gone)),
+            Outcome::Won if before != Outcome::Won => Some(Self::Renewed(gone)),
             Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),
             Outcome::NoMajority if round.is_disowned() => Some(Self::Disowned),
             Outcome::Won | Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => None,

@@ -193,6 +193,42 @@ a renewal under way is not repeated
     +3000 due         | extend 012 by 9002 depth 1, timer 3450
     +450 due          | timer 3900
 
+late answers to a renewal count
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    +50 f0 f1 f2 look | in doubt
+    +10 g1            |
+    n0 g2 look        | renewed 8940, heal 0, held
+    +390 due          | timer 6000
+    leave             | ended, release 012, owed until 12062 by 012
+
+late answers count after the next renewal, too
+    held:m            |
+    +3000 due f0 f1   | extend 012 by 9002 depth 1, timer 3450
+    +450 due          | doubt, extend 012 by 9002 depth 1, timer 3900
+    ^g0 ^g1 look      | renewed 8550, no doubt, held
+    f0 f1 look        | in doubt
+
+late answers to a lost lock change nothing
+    held:m            |
+    +3000 due f0 f1   | extend 012 by 9002 depth 1, timer 3450
+    +6000 g0 g1 look  | Expired after 5550, lost: its validity ended without an extension
+
+late answers disown
+    held:m            |
+    +3000 due f0 f1   | extend 012 by 9002 depth 1, timer 3450
+    +450 due          | doubt, extend 012 by 9002 depth 1, timer 3900
+    ^n0 ^n1 look      | Disowned, lost: a majority of masters no longer hold it for this guard
+
+no answer to an extension disowns after a later extension was confirmed
+    held:m            |
+    +3000 due f0 f1   | extend 012 by 9002 depth 1, timer 3450
+    +450 due          | doubt, extend 012 by 9002 depth 1, timer 3900
+    g0 g1             | renewed 9000, no doubt
+    ^n0 ^n1 look      | held
+    +1 extend:9000    | extend 012 by 9002 depth 1
+    n0 n1             | Disowned
+
 a majority that disowns ends the lock
     held:m            |
     +3000 due         | extend 012 by 9002 depth 1, timer 3450

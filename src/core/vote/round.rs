@@ -70,6 +70,10 @@ impl Round {
     /// Only the first vote of a master counts. After a failure, the master may still answer late.
     /// If the round was won, the late answer replaces the failure in the table of votes. Otherwise
     /// the failure stays in the table, because it explains why the round was not won.
+    ///
+    /// A late answer to an extension counts, and may still win the round before its limit: the
+    /// caller holds the lock until then. What a round asks for that was not won is taken back, so
+    /// other late answers do not count.
     pub(crate) fn count_vote(
         &mut self,
         master: usize,
@@ -79,8 +83,9 @@ impl Round {
         let Some(cast) = self.cast.get(master) else {
             return self.outcome;
         };
-        let is_late_answer =
-            |cast: &CastVote| self.outcome == Outcome::Won && cast.vote().is_failure();
+        let may_turn = self.may_turn(now);
+        let counts_late = may_turn || self.outcome == Outcome::Won;
+        let is_late_answer = |cast: &CastVote| counts_late && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
             let latency = now.saturating_duration_since(self.start);
             self.set(master, vote.into(), latency);
@@ -90,6 +95,8 @@ impl Round {
                 Outcome::Won if self.is_over(now) => Outcome::TooLate,
                 outcome => outcome,
             };
+        } else if may_turn && self.verdict() == Outcome::Won {
+            self.outcome = Outcome::Won;
         }
         self.outcome
     }
@@ -209,6 +216,11 @@ impl Round {
         let is_in_time = |cast: &CastVote| time.is_none_or(|time| cast.latency() < time);
         let masters = self.masters_where(|cast| is_in_time(cast) && matches(cast.vote()));
         self.quorum.has_majority_of_every_set(masters)
+    }
+
+    /// Returns whether an answer at `now` may still win this round, which found no majority.
+    fn may_turn(&self, now: LeaseTime) -> bool {
+        self.verb == Verb::Extend && self.outcome == Outcome::NoMajority && !self.is_over(now)
     }
 
     /// Returns whether a majority that is reached at `now` is too late.
@@ -467,6 +479,55 @@ mod tests {
             let outcome = round.count_vote(master, Vote::Grant, round.start());
             assert_eq!(outcome, Outcome::NoMajority);
         }
+    }
+
+    /// Each master fails 5 ms after the start, and then answers, one master each millisecond.
+    #[test]
+    fn a_late_answer_may_win_an_extension_before_its_limit() {
+        use Outcome::{NoMajority, Won};
+        use Verb::{Acquire, Extend, Release};
+        for (verb, first, late, limit, expected) in [
+            (Extend, "fff", "gg", 90, &[NoMajority, Won][..]),
+            (Extend, "fff", "ngg", 90, &[NoMajority, NoMajority, Won]),
+            (Extend, "ff", "gg", 90, &[NoMajority, Won]), // the third master has not voted
+            (Extend, "gff", "-g", 90, &[Won]),
+            (Extend, "fff", "gg", 7, &[NoMajority, NoMajority]),
+            (Extend, "hhf", "--g", 90, &[NoMajority]),
+            (Extend, "fff", "nng", 90, &[NoMajority; 3]),
+            (Acquire, "fff", "ggg", 90, &[NoMajority; 3]),
+            (Release, "fff", "ggg", 90, &[NoMajority; 3]),
+        ] {
+            let start = LeaseTime::some();
+            let mut round = Round::open(verb, &Quorum::of(3), start, Some(start + millis(limit)));
+            let answer = |letter| match letter {
+                'n' => Vote::Refuse(Refusal::Gone),
+                letter => vote(letter),
+            };
+            for (master, letter) in first.chars().enumerate() {
+                round.count_vote(master, answer(letter), start + millis(5));
+            }
+            let late = late
+                .chars()
+                .enumerate()
+                .filter(|(_, letter)| *letter != '-');
+            let outcomes: Vec<_> = late
+                .map(|(master, letter)| {
+                    let now = start + millis(6 + master as u64);
+                    round.count_vote(master, answer(letter), now)
+                })
+                .collect();
+            assert_eq!(outcomes, expected, "{verb:?} {first} {limit}");
+        }
+    }
+
+    /// A round that was won too late stays lost.
+    #[test]
+    fn no_answer_wins_a_round_that_was_won_too_late() {
+        let start = LeaseTime::some();
+        let mut round = Round::open(Verb::Extend, &Quorum::of(3), start, Some(start + millis(5)));
+        round.count_vote(0, Vote::Grant, start + millis(5));
+        round.count_vote(1, Vote::Grant, start + millis(5));
+        assert_eq!(round.count_vote(2, Vote::Grant, start), Outcome::TooLate);
     }
 
     #[test]

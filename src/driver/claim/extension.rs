@@ -15,11 +15,16 @@ use crate::{
         claim::{ClaimState, rounds::Effect},
         error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
-        time::lease::Ttl,
+        time::lease::{LeaseTime, Ttl},
         view::lock_state::{LockState, LostReason},
         vote::{MasterSet, SlotVote, quorum::Outcome, round::Round},
     },
-    driver::{live_round::LiveRound, renewer::Renew, time::clock},
+    driver::{
+        live_round::LiveRound,
+        observe::metrics::{CONFIRMED, CONFIRMED_LATE, FAILED},
+        renewer::Renew,
+        time::clock,
+    },
     master::VoteCounter,
 };
 
@@ -31,7 +36,7 @@ pub(crate) struct Extension {
     ttl: Ttl,
     /// `true` if the renewer made this extension.
     is_renewal: bool,
-    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is decided.
+    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is confirmed.
     span: Mutex<Option<Span>>,
 }
 
@@ -40,23 +45,21 @@ impl VoteCounter for Arc<Extension> {
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
         // A failure has no consequences, so the claim need not be locked.
         let is_answer = vote.vote.is_answer();
-        let (effect, is_decided) = self
+        let (effect, outcome) = self
             .round
             .count_and_look(master, vote, now, |round, before| {
                 let effect = Effect::of_vote(round, before, master);
-                (
-                    effect.filter(|_| is_answer),
-                    round.was_decided_after(before),
-                )
+                let outcome = outcome_word(before, round.outcome());
+                (effect.filter(|_| is_answer), outcome)
             });
         if let Some(effect) = effect
             && let Some(claim) = self.claim.upgrade()
         {
             claim.apply(effect, self);
         }
-        if is_decided && self.is_renewal {
-            self.round.observer().renewal_decided(self.outcome_word());
-            self.end_span();
+        if let Some(outcome) = outcome.filter(|_| self.is_renewal) {
+            self.round.observer().renewal_decided(outcome);
+            self.record(outcome);
         }
     }
 
@@ -71,25 +74,35 @@ impl Extension {
         let observer = self.round.observer();
         let span = observer.renewal(claim.name(), &claim.hold_span());
         *self.span.lock() = span;
-        if !self.round.is_pending() {
-            self.end_span();
+        let outcome = self.round.read(Round::outcome);
+        if let Some(outcome) = outcome_word(Outcome::Pending, outcome) {
+            self.record(outcome);
         }
     }
 
-    /// Returns the word for the outcome of a renewal that was decided.
-    fn outcome_word(&self) -> &'static str {
-        match self.round.read(Round::outcome) {
-            Outcome::Won => "confirmed",
-            Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => "failed",
-        }
-    }
-
-    /// Ends the span of a renewal that was decided.
-    fn end_span(&self) {
-        let span = self.span.lock().take(); // a subscriber runs after the unlock
+    /// Records the outcome of a renewal in its span. Ends the span, unless late answers may still
+    /// confirm the renewal.
+    fn record(&self, outcome: &'static str) {
+        let mut kept = self.span.lock();
+        let span = if outcome == FAILED {
+            kept.clone()
+        } else {
+            kept.take()
+        };
+        drop(kept); // a subscriber runs after the unlock
         if let Some(span) = span {
-            span.record("outcome", self.outcome_word());
+            span.record("outcome", outcome);
         }
+    }
+}
+
+/// Returns the word for the outcome of a renewal, if a vote has changed the outcome.
+fn outcome_word(before: Outcome, after: Outcome) -> Option<&'static str> {
+    match (before, after) {
+        (Outcome::Pending, Outcome::Won) => Some(CONFIRMED),
+        (Outcome::Pending, Outcome::NoMajority | Outcome::TooLate) => Some(FAILED),
+        (Outcome::NoMajority, Outcome::Won) => Some(CONFIRMED_LATE),
+        _ => None,
     }
 }
 
@@ -139,13 +152,19 @@ impl Claim {
         self.context.notice_fork();
         let round = &extension.round;
         let name = || self.name().clone();
-        match round.decided().await {
+        let mut outcome = round.decided().await;
+        if outcome == Outcome::NoMajority {
+            // The missing votes decide whether the lock is lost or in doubt. Meanwhile, late
+            // answers may confirm the extension.
+            self.context.in_time(round.settled()).await;
+            outcome = round.read(Round::outcome);
+        }
+        // The task that counted the last vote may not have applied the effect of that vote yet.
+        let (start, ttl) = (round.read(Round::start), extension.ttl);
+        match outcome {
             Outcome::Won => {
                 let mut locked = self.lock();
-                // The task that counted the deciding vote may not have applied the effect of that
-                // vote yet.
-                let start = round.read(Round::start);
-                locked.take_step(|claim, step| claim.confirmed(step, start, extension.ttl));
+                locked.take_step(|claim, step| claim.confirmed(step, start, ttl));
                 ensure_held(locked)
             }
             Outcome::TooLate => Err(ExtendError::TooSlow {
@@ -153,13 +172,9 @@ impl Claim {
                 votes: self.votes(round),
             }),
             Outcome::NoMajority | Outcome::Pending => {
-                // The missing votes decide whether the lock is lost or in doubt.
-                self.context.in_time(round.settled()).await;
-                if round.read(Round::is_disowned) {
-                    // The task that counted the last vote may not have applied the effect of that
-                    // vote yet.
-                    self.lock()
-                        .take_step(|claim, step| claim.lose(step, LostReason::Disowned));
+                if round.read(Round::is_disowned)
+                    && !self.is_held_after(Effect::Disowned, start, ttl)
+                {
                     return Err(ExtendError::Lost {
                         name: name(),
                         votes: self.votes(round),
@@ -172,6 +187,13 @@ impl Claim {
                 })
             }
         }
+    }
+
+    /// Applies the effect of an extension, and returns whether the lock is held then.
+    fn is_held_after(&self, effect: Effect, start: LeaseTime, ttl: Ttl) -> bool {
+        let mut locked = self.lock();
+        locked.take_step(|claim, step| claim.apply(step, effect, start, ttl));
+        locked.state().is_held()
     }
 
     /// Posts an extension. The newest round counts its votes.

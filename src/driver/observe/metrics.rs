@@ -53,13 +53,19 @@ impl LockMetrics {
     }
 }
 
+pub(in crate::driver) const CONFIRMED: &str = "confirmed";
+/// A renewal that found no majority in time, and was counted as failed. Late answers have confirmed
+/// it while the lock was held.
+pub(in crate::driver) const CONFIRMED_LATE: &str = "confirmed_late";
+pub(in crate::driver) const FAILED: &str = "failed";
+
 pub(in crate::driver) const LEFT: &str = "left";
 pub(in crate::driver) const LOST: &str = "lost";
 pub(in crate::driver) const RELEASED: &str = "released";
 
 const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
 const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
-const RENEWALS: &[&str] = &["confirmed", "failed"];
+const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
 const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_late", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];
 const WAITS: &[&str] = &[
