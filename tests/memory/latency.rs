@@ -2,10 +2,10 @@
 
 use std::{iter, sync::Arc, time::Duration};
 
-use quorlock::{Builder, Coordinator, Fault, MemoryMaster, Quarantine};
+use quorlock::{Builder, Coordinator, Fault, Guard, MasterSpec, MemoryMaster, Quarantine};
 use tokio::{
     spawn,
-    time::{Instant, sleep, sleep_until, timeout_at},
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
 use crate::{
@@ -129,5 +129,56 @@ async fn masters_with_a_tenth_of_a_processor_lose_no_lock() {
     }
     for guard in &guards {
         guard.ensure_held().unwrap();
+    }
+}
+
+/// A master misses the renewal while another one hangs, whose node timeout is still 1 s.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_tried_again_before_a_long_node_timeout_ends() {
+    for ttl in [millis(500), seconds(1)] {
+        let latency = Latency::of_round_trip(millis(300));
+        let world = over_one(&latency).await;
+        latency.set_round_trip(millis(1));
+        let guard = world
+            .locks
+            .mutex(NAME)
+            .ttl(ttl)
+            .try_acquire()
+            .await
+            .unwrap();
+        sleep_until(due(&guard, ttl) - millis(2)).await;
+        world.inject([Fault::None, Fault::Down, Fault::Hang]);
+        sleep(millis(30)).await;
+        world.masters[1].inject(Fault::None);
+        sleep(ttl * 2).await;
+        guard.ensure_held().unwrap();
+    }
+}
+
+/// Returns when the first renewal is due.
+fn due(guard: &Guard, ttl: Duration) -> Instant {
+    Instant::from_std(guard.valid_until()) - valid(ttl) / 3 * 2
+}
+
+/// A master misses the renewal while the first dial to another one hangs.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_tried_again_while_a_first_dial_hangs() {
+    for connect in [1_000, 5_000, 20_000] {
+        for (ttl, at, silence) in [(1_000, 300, 100), (2_000, 600, 100), (10_000, 3_200, 200)] {
+            let masters = [MemoryMaster::new(), MemoryMaster::new()];
+            let dead = MasterSpec::from_stream("redis://dead:1", || {
+                std::future::pending::<std::io::Result<tokio::io::DuplexStream>>()
+            });
+            let specs = masters.iter().map(MasterSpec::from).chain([dead]);
+            let builder = Coordinator::builder().masters(specs);
+            let locks = builder.connect_timeout(millis(connect)).build().unwrap();
+            let guard = locks.mutex(NAME).ttl(millis(ttl)).acquire().await.unwrap();
+            sleep(millis(at)).await;
+            masters[1].inject(Fault::Hang);
+            sleep(millis(silence)).await;
+            masters[1].inject(Fault::None);
+            let lost = timeout(seconds(22), guard.lost()).await;
+            assert!(lost.is_err(), "{ttl} {connect}: {lost:?}");
+        }
     }
 }

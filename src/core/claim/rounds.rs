@@ -150,13 +150,13 @@ impl ClaimState {
     /// call [`renew`](Self::renew). `None` if the renewer knows a time already, or if the lock is
     /// not renewed.
     ///
-    /// A renewal that failed is not tried again within `node_timeout`. With `spread`, the first
-    /// renewal comes earlier by a random time.
+    /// A renewal that finds no majority is not tried again within `least_retry`. With `spread`, the
+    /// first renewal comes earlier by a random time.
     pub(crate) fn hold(
         &mut self,
         step: &ClaimStep<'_>,
         renewal: Renewal,
-        node_timeout: Duration,
+        least_retry: Duration,
         spread: Option<u64>,
     ) -> Option<LeaseTime> {
         let start = step.newest.start();
@@ -166,7 +166,7 @@ impl ClaimState {
         let Phase::Held(held) = &mut self.phase else {
             return None;
         };
-        let mut plan = RenewalPlan::new(start, lease, node_timeout, renewal)?;
+        let mut plan = RenewalPlan::new(start, lease, least_retry, renewal)?;
         if let Some(before) = held.plan {
             plan = before.or_longer(plan);
         }
@@ -252,16 +252,16 @@ impl ClaimState {
         }
     }
 
-    /// Renews the lock if that is due. Returns when to call this method again, or `None` if no
-    /// further call is needed. After a reentry, calls may be needed again. `random` must be uniform
-    /// over all of `u64`.
+    /// Renews the lock if that is due, even if the last extension is under way: it may wait for a
+    /// master that answers late, while another master has missed it. Returns when to call this
+    /// method again, or `None` if no further call is needed. After a reentry, calls may be needed
+    /// again. `random` must be uniform over all of `u64`.
     pub(crate) fn renew(
         &mut self,
         step: &mut ClaimStep<'_>,
         random: u64,
     ) -> (Option<LeaseTime>, Option<Command>) {
         let lease = self.lease;
-        let is_pending = step.newest.outcome() == Outcome::Pending;
         let Some(held) = self.held_at(step) else {
             return (None, None);
         };
@@ -277,7 +277,7 @@ impl ClaimState {
             due
         };
         held.next_look = Some(next_look);
-        if !is_due || is_pending {
+        if !is_due {
             return (Some(next_look), None);
         }
         held.plan = Some(plan.after_renewal());

@@ -188,10 +188,13 @@ a shorter extension ends a doubt, too
     +100 extend:1000  | doubt, extend 012 by 1002 depth 1
     g0 g1 look        | renewed 8900, no doubt, held
 
-a renewal under way is not repeated
+a renewal is repeated while a master has not answered
     held:m            |
     +3000 due         | extend 012 by 9002 depth 1, timer 3450
-    +450 due          | timer 3900
+    g0 f1             |
+    +450 due          | extend 012 by 9002 depth 1, timer 3900
+    g0 g1 look        | renewed 9000, held
+    +450 due          | timer 6450
 
 late answers to a renewal count
     held:m            |

@@ -28,7 +28,7 @@ pub(crate) struct RenewalPlan {
     ahead: Duration,
     /// How much earlier than usual the next renewal is due: see [`spread`](Self::spread).
     early: Duration,
-    /// The shortest and the longest time after which a renewal that failed is tried again.
+    /// The shortest and the longest time after which a renewal is tried again.
     retry: (Duration, Duration),
     /// Renewals are due only before this instant. `None` means no limit.
     end: Option<LeaseTime>,
@@ -39,14 +39,14 @@ impl RenewalPlan {
     /// `start`. Returns `None` for [`Renewal::Off`].
     ///
     /// A renewal is due when two thirds of a lease are left. This leaves time for masters that are
-    /// slow, restarting or gone. A renewal that failed is tried again after a random time, on
-    /// average a twentieth of a lease, and never within a node timeout. Some masters, such as those
-    /// with a CPU quota, stand still at regular intervals. If the retries also came at regular
-    /// intervals, each of them could meet masters that stand still.
+    /// slow, restarting or gone. A renewal that no majority has confirmed is tried again after a
+    /// random time, on average a twentieth of a lease, and never within `least_retry`. Some
+    /// masters, such as those with a CPU quota, stand still at regular intervals. If the retries
+    /// also came at regular intervals, each of them could meet masters that stand still.
     pub(crate) fn new(
         start: LeaseTime,
         lease: Lease,
-        node_timeout: Duration,
+        least_retry: Duration,
         renewal: Renewal,
     ) -> Option<Self> {
         let end = match renewal {
@@ -56,12 +56,12 @@ impl RenewalPlan {
             Renewal::Unlimited => None,
         };
         let whole = lease.remaining(start);
-        let (ahead, retry) = (whole / 3 * 2, node_timeout.max(whole / 20));
+        let (ahead, retry) = (whole / 3 * 2, least_retry.max(whole / 20));
         let latest = (retry * 3 / 2).min(ahead / 2); // well before the end of a short lease
         Some(Self {
             ahead,
             early: Duration::ZERO,
-            retry: (node_timeout.max(retry / 2), node_timeout.max(latest)),
+            retry: (least_retry.max(retry / 2), least_retry.max(latest)),
             end,
         })
     }
@@ -108,7 +108,7 @@ impl RenewalPlan {
         self.end.is_some_and(|end| end <= now)
     }
 
-    /// Returns the longest time after which a renewal that failed is tried again.
+    /// Returns the longest time after which a renewal is tried again.
     pub(crate) fn longest_retry(self) -> Duration {
         self.retry.1
     }
@@ -165,20 +165,20 @@ mod tests {
         let start = LeaseTime::some();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
-        for (node_timeout, least, mean, most) in [
+        for (least_retry, least, mean, most) in [
             (50, 225, 450, 675),
             (300, 300, 487, 675),
             (500, 500, 625, 750),
             (2_500, 2_500, 2_750, 3_000),
             (4_000, 4_000, 4_000, 4_000),
         ] {
-            let plan = RenewalPlan::new(start, lease, millis(node_timeout), Renewal::Unlimited);
+            let plan = RenewalPlan::new(start, lease, millis(least_retry), Renewal::Unlimited);
             let plan = plan.unwrap();
             for (random, after) in [(0, least), (1 << 63, mean), (u64::MAX, most)] {
                 let at = plan.look_again(start, random);
                 let (least, most) = (start + millis(after), start + millis(after + 1));
                 let is_right = least <= at + Duration::from_nanos(1) && at < most;
-                assert!(is_right, "{node_timeout} {random}: {at:?}");
+                assert!(is_right, "{least_retry} {random}: {at:?}");
             }
             assert_eq!(plan.longest_retry(), millis(most));
         }

@@ -126,7 +126,8 @@ impl Claim {
         let Context {
             observer, renewer, ..
         } = &*self.context;
-        let node_timeout = self.context.node_timeout();
+        // The node timeout of a slow master may be long, compared with the lease.
+        let least_retry = self.context.config.node_timeout.least();
         let spread = renewer.is_crowded().then(clock::random_u64);
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold = (!has_begun).then(|| {
@@ -136,7 +137,7 @@ impl Claim {
         let mut locked = self.lock(); // declared after `hold`: unlocked before `hold` is dropped
         let due = locked.take_step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, node_timeout, spread)
+            claim.hold(step, request.renewal, least_retry, spread)
         });
         if hold.is_some() && locked.state().is_held() {
             locked.protected.hold = hold.take();
