@@ -155,24 +155,34 @@ impl Context {
         LiveRound::open(round, &self.observer)
     }
 
-    /// Waits for an `event` of a round, for at most a node timeout. Masters that are down have
-    /// voted already. Masters that were never connected may vote after this timeout.
-    pub(crate) async fn in_time(&self, event: impl Future) {
+    /// Waits for an `event` of a round, for at most the [node timeout](Self::node_timeout). Returns
+    /// `None` if the event has not come by then. Masters that are down have voted already. Masters
+    /// that were never connected, or that are slower than a majority, may vote after this timeout.
+    pub(crate) async fn in_time<T>(&self, event: impl Future<Output = T>) -> Option<T> {
         let end = clock::now() + self.node_timeout();
-        select(pin!(event), pin!(self.timers.sleep_until(end))).await;
+        let timer = pin!(self.timers.sleep_until(end));
+        match select(pin!(event), timer).await {
+            Either::Left((event, _)) => Some(event),
+            Either::Right(_) => None,
+        }
     }
 
-    /// Returns the longest node timeout of the masters that were dialled. Before the first dial,
-    /// returns the shortest node timeout that a master can have.
+    /// Returns the node timeout that a majority of masters does not exceed, so that a few slow
+    /// masters do not make calls slow. Before the first dial, returns the shortest node timeout that
+    /// a master can have.
     pub(crate) fn node_timeout(&self) -> Duration {
-        let longest = self.masters.node_timeout();
-        longest.unwrap_or_else(|| self.config.node_timeout.least())
+        self.or_least(self.masters.majority_timeout())
     }
 
     /// Returns how long a waiter in the queues may be silent. The result is at least four node
     /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
     pub(crate) fn waiter_timeout(&self) -> Duration {
-        self.config.waiter_timeout.max(self.node_timeout() * 4)
+        let slowest = self.or_least(self.masters.longest_timeout());
+        self.config.waiter_timeout.max(slowest * 4)
+    }
+
+    fn or_least(&self, timeout: Option<Duration>) -> Duration {
+        timeout.unwrap_or_else(|| self.config.node_timeout.least())
     }
 
     /// Returns when to try again after `failures` failures, according to the retry delay alone.

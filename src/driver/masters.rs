@@ -62,9 +62,37 @@ impl Masters {
 
     /// Returns the longest node timeout of the masters that were dialled, or `None` if none was
     /// dialled.
-    pub(crate) fn node_timeout(&self) -> Option<Duration> {
+    pub(crate) fn longest_timeout(&self) -> Option<Duration> {
         let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
         timeouts.flatten().max()
+    }
+
+    /// Returns the time in which a majority of every set votes: the node timeout that a majority
+    /// does not exceed. If no majority is connected, returns the longest node timeout.
+    pub(crate) fn majority_timeout(&self) -> Option<Duration> {
+        let timeout = |master: usize| {
+            let mailbox = &self.mailboxes[master];
+            let timeout = mailbox.node_timeout();
+            timeout.filter(|_| mailbox.is_serving())
+        };
+        let least = self.quorum().least_of_every(timeout);
+        least.or_else(|| self.longest_timeout())
+    }
+
+    /// Returns the masters that may take longer to vote than a majority: those that are
+    /// [undialled](Self::undialled), and those with a longer node timeout.
+    pub(crate) fn stragglers(&self) -> MasterSet {
+        let mut timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
+        let first = timeouts.next().flatten();
+        if first.is_some() && timeouts.all(|timeout| timeout == first) {
+            return MasterSet::NONE; // as usual: all masters are near
+        }
+        let most = self.majority_timeout();
+        self.those(|mailbox| {
+            mailbox
+                .node_timeout()
+                .is_none_or(|timeout| Some(timeout) > most)
+        })
     }
 
     /// Returns the masters whose first dials are not over. Each of them may take as long as the

@@ -182,3 +182,22 @@ async fn a_renewal_is_tried_again_while_a_first_dial_hangs() {
         }
     }
 }
+
+/// One of five masters is far slower than the others.
+#[tokio::test(start_paused = true)]
+async fn a_slow_master_does_not_make_calls_slow() {
+    let slow = Latency::of_round_trip(millis(400));
+    let mut latencies = vec![Latency::of_round_trip(millis(2)); 4];
+    latencies.push(slow);
+    let world = over(&latencies, |builder| builder).await;
+    // The vote of the slow master would decide: two masters grant, and two refuse.
+    world.occupy([0, 1], seconds(60));
+    let (took, denied) = timed(world.lock().try_acquire()).await;
+    assert!(denied.is_err() && took <= millis(110), "{took:?}");
+    world.occupy([2, 3], seconds(60));
+    for within in [0, 300] {
+        let (took, denied) = timed(world.lock().acquire_within(millis(within))).await;
+        let late = took - millis(within);
+        assert!(denied.is_err() && late <= millis(60), "{within}: {took:?}");
+    }
+}

@@ -117,9 +117,9 @@ impl Claim {
         claim
     }
 
-    /// Waits for the answer of the `agreed` master. If that master puts other clients first, and
-    /// `asks_anyway` is not set, returns the obstacle and asks no other master. Otherwise, asks the
-    /// other masters in the same round. If the lock has slots, asks for the slot that the agreed
+    /// Waits for the answer of the `agreed` master, unless it takes longer than a majority does. If
+    /// that master puts other clients first, and `asks_anyway` is not set, returns the obstacle and
+    /// asks no other master. Otherwise, asks the other masters in the same round. If the lock has slots, asks for the slot that the agreed
     /// master has granted, or for any slot if it has granted none.
     ///
     /// All clients that wait for a lock ask the same agreed master first, and all but one of them
@@ -132,10 +132,12 @@ impl Claim {
         asks_anyway: bool,
     ) -> Option<Obstacle> {
         let round = self.newest_round();
-        let obstacle = match round.voted(agreed).await {
-            Vote::Refuse(Refusal::Held(report)) => Some(Obstacle::HeldFor(report.remaining())),
-            Vote::Refuse(Refusal::Queued { .. }) => Some(Obstacle::Queued),
-            Vote::Fail(_) | Vote::Grant | Vote::Refuse(_) => None,
+        let obstacle = match self.context.in_time(round.voted(agreed)).await {
+            Some(Vote::Refuse(Refusal::Held(report))) => {
+                Some(Obstacle::HeldFor(report.remaining()))
+            }
+            Some(Vote::Refuse(Refusal::Queued { .. })) => Some(Obstacle::Queued),
+            Some(Vote::Fail(_) | Vote::Grant | Vote::Refuse(_)) | None => None,
         };
         let obstacle = obstacle.filter(|_| !asks_anyway);
         if obstacle.is_none() {
@@ -267,7 +269,7 @@ impl Claim {
     /// validity is left when the waiting task runs again.
     async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
-        if !self.context.masters.undialled().is_empty() {
+        if !self.context.masters.stragglers().is_empty() {
             self.give_up_disputed(&round, will_retry).await;
         }
         if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
@@ -299,17 +301,17 @@ impl Claim {
     }
 
     /// Waits until `round` is decided. If the round is [disputed](Round::is_disputed) and only the
-    /// votes of undialled masters are missing, waits for one more node timeout, and then gives the
-    /// round up. The wait is shorter if the caller will try again and the other masters answered
-    /// fast.
+    /// votes of stragglers are missing, waits for one more node timeout, and then gives the round
+    /// up. The wait is shorter if the caller will try again and the other masters answered fast.
     ///
-    /// An undialled master may take as long as the connect timeout to vote. If each of several
-    /// clients waited for that vote with the grants of a minority, none would win.
+    /// A straggler may take much longer to vote than the other masters, an undialled one as long as
+    /// the connect timeout. If each of several clients waited for that vote with the grants of a
+    /// minority, none would win.
     async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
         let masters = &self.context.masters;
         let is_stuck = |round: &Round| {
-            round.is_disputed() && (round.unanswered() - masters.undialled()).is_empty()
+            round.is_disputed() && (round.unanswered() - masters.stragglers()).is_empty()
         };
         let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
         round.until(look).await;
