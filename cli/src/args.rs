@@ -77,7 +77,7 @@ pub(crate) struct Common {
     /// Time to connect to a master: name resolution, TLS and login [1s, or that of the set].
     #[arg(global = true, long, value_name = "TIME", value_parser = time)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// Time for a master's answer [4 times its fastest, 50ms to 1s, or that of the set].
+    /// Time for a master's answer [follows its answers, 50ms to 1s, or that of the set].
     ///
     /// Take 500ms if masters lack processor time, as with CPU limits.
     #[arg(global = true, long, value_name = "TIME", value_parser = time)]

@@ -67,7 +67,7 @@ impl Coordinator {
 /// | [`ttl`](Self::ttl) | 10 s |
 /// | [`renewal`](Self::renewal) | as long as the guard lives |
 /// | [`max_ttl`](Self::max_ttl) | 1 min |
-/// | [`node_timeout`](Self::node_timeout) | four round trips to the master, 50 ms to 1 s |
+/// | [`node_timeout`](Self::node_timeout) | follows the answers of the master, 50 ms to 1 s |
 /// | [`connect_timeout`](Self::connect_timeout) | 1 s |
 /// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
 /// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
@@ -150,13 +150,15 @@ impl Builder {
     /// when the command is sent. If the master does not answer in this time, its vote counts as a
     /// failure.
     ///
-    /// The default is different for each master: four times the time of its fastest answer, at
-    /// least 50 ms and at most 1 s. A timeout that is set here applies to all masters. The timeout
-    /// should be much shorter than the TTL, and much longer than the round trip to every master. A
-    /// master with a longer round trip never votes in time.
+    /// The default is different for each master, and follows its answers, even those that come too
+    /// late: the smoothed time that they take, plus four times its variation, at least 50 ms and at
+    /// most 1 s. A timeout that is set here applies to all masters, and never changes. It should be
+    /// much shorter than the TTL, and much longer than the round trip to every master. A master
+    /// with a longer round trip never votes in time.
     ///
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master. The connection is closed after one node timeout if it was silent for a second
+    /// the master. With the default, it is not closed within a second, but the master gets no more
+    /// requests. The connection is closed after one node timeout if it was silent for a second
     /// before the unanswered command, and that command is not an extension. The connection is also
     /// closed after thirty node timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
