@@ -164,7 +164,10 @@ pub mod tools {
                 connection_name::ConnectionName,
                 name::{ExampleKey, example_keys},
             },
-            vote::lists::ListsId,
+            vote::{
+                lists::ListsId,
+                server_error::{ServerError, without_user},
+            },
         },
         face::builder::shared_settings::{time, variables},
         master::{ConnectError, ConnectStep, MasterStream},

@@ -21,7 +21,9 @@ use quorlock::{
     LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec, MasterState,
     MasterView, Membership, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError,
     Renewal, RunError, SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
-    tools::{ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream},
+    tools::{
+        ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream, ServerError,
+    },
 };
 
 #[test]
@@ -83,6 +85,7 @@ fn public_types_have_their_auto_traits() {
         Quarantine: Clone Copy Default Eq;
         ReadWriteLock: Clone;
         RunError<ConfigError>: Error;
+        ServerError: Clone Copy Eq;
         SharedSettings: Clone Default;
         StaleToken: Error Clone Copy Eq;
         Tally: Clone Eq;

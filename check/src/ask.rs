@@ -3,17 +3,20 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use futures_util::future::join_all;
-use quorlock::{MasterSpec, tools::ExampleKey};
+use quorlock::{
+    MasterSpec,
+    tools::{ExampleKey, ServerError},
+};
 use redis::{Pipeline, Value, pipe};
 
 use crate::{
     Shared,
-    denial::{Denial, without_user},
+    cure::{after, said},
     facts::{CLOCK_WINDOW, Facts},
     link::{Answer, Link, map, text, wall_micros},
     programs,
     report::Finding,
-    table::{EVAL, NOT_NOW},
+    table::{EVAL, NO_EVAL, NOT_NOW},
 };
 
 /// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
@@ -54,7 +57,12 @@ pub(crate) async fn ask(
 fn questions(keys: &[ExampleKey]) -> Pipeline {
     let mut questions = pipe();
     questions.cmd("CLIENT").arg("LIST");
-    questions.cmd("EVALSHA").arg(NO_SCRIPT).arg(0);
+    // With a key, so that a part of a cluster says if it does not have the key.
+    questions
+        .cmd("EVALSHA")
+        .arg(NO_SCRIPT)
+        .arg(1)
+        .arg(&keys[0].key);
     // The names of keys are arguments, not `KEYS`: in a cluster, these keys are on several servers.
     let facts = questions.cmd("EVAL").arg(FACTS).arg(0);
     facts.arg(&keys[0].key);
@@ -85,7 +93,7 @@ fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result
         Ok(list) => programs::read(&text(list), database),
         Err(why) => (Vec::new(), Some(said(why))),
     };
-    facts.evalsha = denied(evalsha);
+    facts.note_evalsha(evalsha.as_ref().err());
     let (settings, tracking) = rest.split_at(SETTINGS.len());
     for (setting, answer) in SETTINGS.iter().zip(settings) {
         match answer.as_ref().map(|value| map(value).remove(*setting)) {
@@ -103,21 +111,11 @@ fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result
 
 /// Returns the finding about a server that answers, but does not run the script.
 fn refused(error: &str) -> Finding {
-    let row = match error.split(' ').next() {
-        Some("ERR" | "NOPERM") => EVAL,
-        _ if Denial::of(error).is_some() => EVAL,
-        _ => NOT_NOW,
+    let row = match ServerError::of(error).is_denial() {
+        true => EVAL,
+        false => NOT_NOW,
     };
-    row.with(said(error))
-}
-
-fn denied(answer: &Answer) -> Option<String> {
-    let error = answer.as_ref().err()?;
-    Denial::of(error).map(|_| said(error))
-}
-
-fn said(error: &str) -> String {
-    format!("answered {}", without_user(error))
+    after(row, &said(error), NO_EVAL)
 }
 
 /// Opens further connections to the address of a master, and returns whether one of them met

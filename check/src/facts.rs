@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use quorlock::Quarantine;
+use quorlock::{Quarantine, tools::ServerError};
 
-use crate::{Shared, denial::Denial, programs::Program, report::Finding, rights, table::WRITES};
+use crate::{Shared, cure::said, programs::Program, report::Finding, rights};
 
 /// A master, and either its answers or the finding that says why there are none.
 #[derive(Clone, Debug)]
@@ -98,6 +98,16 @@ impl Facts {
         self.fields.insert(setting.to_owned(), value);
     }
 
+    /// Notes how `EVALSHA` with the key of the example lock failed.
+    pub(crate) fn note_evalsha(&mut self, error: Option<&String>) {
+        let Some(error) = error else { return };
+        match ServerError::of(error) {
+            ServerError::KeyDenied | ServerError::NoScript => {}
+            kind if kind.is_denial() => self.evalsha = Some(said(error)),
+            _ => self.add("try.key", error.clone()),
+        }
+    }
+
     pub(crate) fn get(&self, field: &str) -> Option<&str> {
         self.fields.get(field).map(String::as_str)
     }
@@ -116,17 +126,30 @@ impl Facts {
     }
 
     /// Returns what the user lacks for a command or a key that the check has tried.
-    pub(crate) fn denial(&self, tried: &str) -> Option<Denial> {
-        Denial::of(self.get(&format!("try.{tried}"))?)
+    pub(crate) fn denial(&self, tried: &str) -> Option<ServerError> {
+        let error = self.get(&format!("try.{tried}"))?;
+        Some(ServerError::of(error)).filter(|kind| kind.is_denial())
     }
 
-    /// Returns the code of the error if the master refuses writes now, and what helps.
-    pub(crate) fn write_error(&self) -> Option<(&'static str, &'static str)> {
-        let errors = ["try.SET", "try.HSET"].into_iter();
+    /// Returns the code of the error if the master refuses writes now.
+    pub(crate) fn write_error(&self) -> Option<&'static str> {
+        let errors = ["try.key", "try.SET", "try.HSET"].into_iter();
         let mut errors = errors.filter_map(|tried| self.get(tried));
-        // Redis 6 puts the place in the script before the code.
-        let has = |error: &str, code: &str| error.split([' ', '-']).any(|word| word == code);
-        errors.find_map(|error| WRITES.into_iter().find(|(code, _)| has(error, code)))
+        errors.find_map(|error| match ServerError::of(error) {
+            ServerError::WritesRefused(code) => Some(code),
+            _ => None,
+        })
+    }
+
+    /// Returns the error that says that another server of a cluster has a key.
+    pub(crate) fn elsewhere(&self) -> Option<&str> {
+        let tried = self.fields.range("try.".to_owned()..);
+        let tried = tried.take_while(|(field, _)| field.starts_with("try."));
+        let first = self.get("try.key").into_iter();
+        let mut errors = first.chain(tried.map(|(_, error)| &**error));
+        // Old servers say the same in a script if nobody has the key.
+        let is_down = self.write_error() == Some("CLUSTERDOWN");
+        errors.find(|error| ServerError::of(error) == ServerError::Moved && !is_down)
     }
 
     /// Returns how much longer the master gives no vote to a program that starts now, because it

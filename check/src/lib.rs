@@ -30,7 +30,7 @@
 //! ```
 
 mod ask;
-mod denial;
+mod cure;
 mod facts;
 mod link;
 mod programs;

@@ -5,7 +5,10 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use quorlock::{MasterSpec, tools::ConnectError};
+use quorlock::{
+    MasterSpec,
+    tools::{ConnectError, without_user},
+};
 use redis::{
     AsyncConnectionConfig, Pipeline, RedisConnectionInfo, Value,
     aio::{ConnectionLike, MultiplexedConnection},
@@ -14,10 +17,12 @@ use tokio::{task::AbortHandle, time::timeout};
 
 use crate::{
     Shared,
-    denial::without_user,
+    cure::{after, said},
     programs::CHECK,
     report::Finding,
-    table::{DOWN, LOGIN, OLD, REPLICA},
+    table::{
+        DOWN, LOGIN, NO_MASTER, NO_SERVICE, NO_TRUST, NOT_NOW, OLD, PROTECTED, REPLICA, SHARD,
+    },
 };
 
 /// A reply, or the text of an error reply.
@@ -90,6 +95,16 @@ fn silent(limit: Duration) -> Finding {
 /// Returns the finding about a master that cannot be reached, or refuses the login.
 fn refused(error: &ConnectError) -> Finding {
     match error {
+        ConnectError::At { error: inner, .. } => Finding {
+            value: error.to_string(),
+            ..refused(inner)
+        },
+        ConnectError::Busy(text) => after(NOT_NOW, &said(text), ""),
+        ConnectError::Certificate(text) | ConnectError::NoTls(text) => NO_TRUST.with(text),
+        ConnectError::IsSentinel | ConnectError::NotRedis(_) => NO_MASTER.with(error.to_string()),
+        ConnectError::IsShard(_) => SHARD.with(error.to_string()),
+        ConnectError::Service(text) => NO_SERVICE.with(text),
+        ConnectError::Login(text) if text.starts_with("DENIED") => PROTECTED.with(text),
         ConnectError::Login(text) => LOGIN.with(without_user(text)),
         ConnectError::Database(text) => {
             let value = format!("refused the database {}", without_user(text));

@@ -1,11 +1,13 @@
 //! The rights that each kind of lock needs, and the findings about missing rights. A right is
 //! missing if the check tried its command or key and was refused.
 
+use quorlock::tools::ServerError;
+
 use crate::{
-    denial::Denial,
+    cure::is_forbidden,
     facts::Facts,
     report::Finding,
-    table::{NO_KIND, NO_RELEASE, NO_SUCH_LOCK},
+    table::{NO_KIND, NO_RELEASE, NO_SUCH_LOCK, NOT_IN_SCRIPTS},
 };
 
 /// The rights that a kind of lock needs on the masters. Commands are in capitals, and keys in small
@@ -54,10 +56,6 @@ const RIGHTS: [Rights; 6] = [
     },
 ];
 
-/// The fix if the server itself does not run a command in scripts.
-pub(crate) const NOT_IN_SCRIPTS: &str = "no right helps, because the server itself forbids that in scripts: allow it there if you can, \
-     or list another server; without TIME, use mutexes and reentrant locks without fencing tokens";
-
 impl Rights {
     fn all(&self) -> impl Iterator<Item = &'static str> {
         self.takes
@@ -74,10 +72,12 @@ impl Rights {
 /// Returns whether the user lacks the right to a command or to a key.
 pub(crate) fn is_without(facts: &Facts, right: &str) -> bool {
     match facts.denial(right) {
-        Some(Denial::Command | Denial::Forbidden) => true,
         // The user may have the right to the command, but not to the key of the example lock. The
         // user may still have the right to the keys of other locks.
-        Some(Denial::Key) => right.starts_with(char::is_lowercase),
+        Some(ServerError::KeyDenied | ServerError::ChannelDenied) => {
+            right.starts_with(char::is_lowercase)
+        }
+        Some(_) => true,
         None => false,
     }
 }
@@ -88,7 +88,7 @@ fn has_any_kind(facts: &Facts) -> bool {
 
 /// Returns whether the master can grant at least one kind of lock now.
 pub(crate) fn may_lock(facts: &Facts) -> bool {
-    facts.write_error().is_none() && has_any_kind(facts)
+    facts.write_error().is_none() && facts.elsewhere().is_none() && has_any_kind(facts)
 }
 
 pub(crate) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
@@ -104,8 +104,8 @@ pub(crate) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
         } else {
             NO_KIND
         };
-        let is_forbidden = |right: &&str| facts.denial(right) == Some(Denial::Forbidden);
-        let fix = match missing.iter().any(is_forbidden) {
+        let mut denials = missing.iter().filter_map(|right| facts.denial(right));
+        let fix = match denials.any(is_forbidden) {
             true => NOT_IN_SCRIPTS.to_owned(),
             false => format!("ACL SETUSER <user> {}", rules(&missing)),
         };

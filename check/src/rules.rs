@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use quorlock::Quarantine;
+use quorlock::{Quarantine, tools::ServerError};
 
 use crate::{
     Shared,
-    denial::Denial,
+    cure::{after, is_forbidden, of_state, said},
     facts::{Facts, Reading},
     programs::Expected,
     report::Finding,
@@ -19,25 +19,28 @@ type Found = (Row, Option<String>);
 
 /// Returns the findings about one master.
 pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Finding> {
-    let found = server(facts).into_iter().chain(answers(facts));
+    let found = server(facts).into_iter().chain(refusals(facts));
     let found = found.filter_map(|(row, value)| Some((row, value?)));
     let found = found.chain(loss(facts, shared, expected));
     let found = found.map(|(row, value)| row.with(value));
     let clock = facts.clock.and_then(Reading::off);
     let clock = clock.map(|off| CLOCK_OFF.with(format!("{off:.1?} off this machine")));
     let writes = facts.write_error();
-    let writes = writes.map(|(code, fix)| REFUSES_WRITES.with(code).fixed_by(fix));
-    let keys = (facts.denial("GET") == Some(Denial::Key)).then(|| other_keys_only(shared));
+    let writes = writes.map(|code| REFUSES_WRITES.with(code).fixed_by(of_state(code)));
+    let keys =
+        (facts.denial("GET") == Some(ServerError::KeyDenied)).then(|| other_keys_only(shared));
     rights::find(facts)
         .chain(keys)
         .chain(found)
+        .chain(answers(facts))
+        .chain(unread(facts, shared))
         .chain(clock)
         .chain(writes)
         .collect()
 }
 
 /// Finds what the server is, and how it is set up.
-fn server(facts: &Facts) -> [Found; 11] {
+fn server(facts: &Facts) -> [Found; 12] {
     let value = |field: &str| facts.get(field).map(str::to_owned);
     // A field that every `INFO` has.
     let unless = |field: &str, good: &str| {
@@ -52,6 +55,7 @@ fn server(facts: &Facts) -> [Found; 11] {
         .get("redis_version")
         .and_then(|version| version.split('.').next());
     let major = version.and_then(|major| major.parse::<u32>().ok());
+    let shard = facts.elsewhere().map(said);
     let no_run_id = facts.has_info() && facts.get("run_id").is_none_or(str::is_empty);
     [
         (REPLICA, unless("role", "master")),
@@ -66,7 +70,11 @@ fn server(facts: &Facts) -> [Found; 11] {
             value("redis_version").filter(|_| major.is_some_and(|major| major < 7)),
         ),
         (REPLICAS, above_zero("connected_slaves")),
-        (FAILS_OVER, mode.filter(|mode| mode != "standalone")),
+        (SHARD, shard.clone()),
+        (
+            FAILS_OVER,
+            mode.filter(|mode| shard.is_none() && mode != "standalone"),
+        ),
         (EVICTS, policy.clone().filter(|_| is_limited)),
         (MAY_EVICT, policy.filter(|_| !is_limited)),
         (TIMEOUT, above_zero("timeout")),
@@ -77,26 +85,51 @@ fn server(facts: &Facts) -> [Found; 11] {
     ]
 }
 
-/// Finds what the master refuses.
-fn answers(facts: &Facts) -> [Found; 8] {
+/// Finds what the master refuses in scripts.
+fn refusals(facts: &Facts) -> [Found; 3] {
     let is_silent = facts.denial("PUBLISH").is_some() || facts.is("may_listen", "no");
-    let counters = facts
-        .counters
-        .as_ref()
-        .and_then(|counters| counters.as_ref().err());
     [
-        (CONFIG_DENIED, facts.withheld.clone()),
-        (EVAL.about("EVALSHA"), facts.evalsha.clone()),
         (
-            NO_INSPECTION,
+            where_allowed(NO_INSPECTION, facts, &["TYPE"]),
             when(rights::is_without(facts, "TYPE"), "without TYPE"),
         ),
-        (NO_MESSAGES, when(is_silent, "denied")),
-        (COUNTERS_UNKNOWN, counters.cloned()),
+        (
+            where_allowed(NO_MESSAGES, facts, &["PUBLISH"]),
+            when(is_silent, "denied"),
+        ),
         (UNCOMPARED, facts.uncompared.clone()),
-        (UNSEEN, facts.unseen.clone()),
-        (UNTRACKED, facts.untracked.clone()),
     ]
+}
+
+/// Finds what the master does not answer. Each error has its own fix.
+fn answers(facts: &Facts) -> impl Iterator<Item = Finding> {
+    let counters = facts.counters.as_ref();
+    let counters = counters.and_then(|counters| counters.as_ref().err());
+    let found = [
+        (CONFIG_DENIED, facts.withheld.as_ref(), NO_CONFIG),
+        (EVAL.about("EVALSHA"), facts.evalsha.as_ref(), NO_EVAL),
+        (COUNTERS_UNKNOWN, counters, NO_EVAL),
+        (UNSEEN, facts.unseen.as_ref(), NO_CLIENT),
+        (UNTRACKED, facts.untracked.as_ref(), NO_CLIENT),
+    ];
+    let found = found.into_iter();
+    found.filter_map(|(row, value, unknown)| Some(after(row, value?, unknown)))
+}
+
+/// Returns the finding about an origin key that cannot be read.
+fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
+    if shared.quarantine == Quarantine::Off || facts.get("origin_age").is_some() {
+        return None;
+    }
+    // Without an error, the server has no run id, which is a finding of its own.
+    let mut tried = ["try.INFO", "try.TIME", "try.origin"].into_iter();
+    let error = tried.find_map(|tried| facts.get(tried))?;
+    let is_told = facts.elsewhere().is_some() || facts.write_error() == Some("CLUSTERDOWN");
+    let row = match ServerError::of(error).is_denial() {
+        true => GUARD_DENIED,
+        false => GUARD_UNREAD,
+    };
+    (!is_told).then(|| after(row, &said(error), NOT_IN_SCRIPTS))
 }
 
 const PATTERNS: &str = "patterns for quorlock:check and the names of your locks";
@@ -116,9 +149,9 @@ fn other_keys_only(shared: &Shared) -> Finding {
 /// Returns the row about rights with another fix if the server itself forbids one of the commands
 /// that were `tried` in a script.
 fn where_allowed(row: Row, facts: &Facts, tried: &[&str]) -> Row {
-    let is_forbidden = |one: &&str| facts.denial(one) == Some(Denial::Forbidden);
-    match tried.iter().any(is_forbidden) {
-        true => row.fixed_by(rights::NOT_IN_SCRIPTS),
+    let mut denials = tried.iter().filter_map(|one| facts.denial(one));
+    match denials.any(is_forbidden) {
+        true => row.fixed_by(NOT_IN_SCRIPTS),
         false => row,
     }
 }
@@ -152,10 +185,7 @@ fn loss(facts: &Facts, shared: &Shared, expected: &Expected) -> Option<(Row, Str
         is_here && expected.writes_origin_key(program) && program.age >= SETTLED
     });
     let (row, value) = match facts.get("origin_age") {
-        None => (
-            where_allowed(GUARD_DENIED, facts, &["INFO", "TIME", "origin"]),
-            "not readable".to_owned(),
-        ),
+        None => return None, // see `unread`
         Some("none") if is_used => (LOST, "gone".to_owned()),
         Some("another") if is_used => (LOST, "another server's".to_owned()),
         Some("none") => (NEW, "missing".to_owned()),

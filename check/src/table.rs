@@ -69,27 +69,44 @@ macro_rules! all {
     };
 }
 
+/// The fix if the server itself does not run a command in scripts.
+pub(crate) const NOT_IN_SCRIPTS: &str = "no right helps, because the server itself forbids that in scripts: allow it there if you can, \
+     or list another server; without TIME, use mutexes and reentrant locks without fencing tokens";
+/// The fixes if the server does not know a command.
+pub(crate) const NO_CLIENT: &str =
+    "do not rename or disable CLIENT; behind a proxy, list the server itself";
+pub(crate) const NO_CONFIG: &str = "look at the settings by hand";
+pub(crate) const NO_EVAL: &str =
+    "do not rename or disable EVAL and EVALSHA; behind a proxy, list the server itself";
+pub(crate) const LOOK_AT_LOG: &str = "look at its log";
+
 const EVICTION: &str = "locks are evicted silently when memory is short, keys with a TTL first";
 const LIST_MASTERS: &str = "list independent masters only";
 const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction";
+const NO_CONNECTION: &str = "no connection to it works, so it has no vote";
 const NO_VOTE: &str = "it is up, and has no vote";
 const REDIAL: &str = "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it dial \
      again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB \
      while locks are held";
+const STANDALONE: &str = "run standalone masters for locks";
 const START_EMPTY: &str = "stop replication and start one of them empty";
 const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
 
 // A master that cannot be asked.
 table! {
-    DOWN = Unknown "connection"; "no connection to it works, so it has no vote";
-        "make sure that it is up and can be reached, and that its URL and its certificates are right";
+    DOWN = Unknown "connection"; NO_CONNECTION;
+        "make sure that it is up and can be reached, and that its URL is right";
     EVAL = Refuse "EVAL"; "all locks need it to send the texts of scripts";
-        concat!("ACL SETUSER <user> ", all!(), ", and do not rename EVAL and EVALSHA");
-    LOGIN = Refuse "login"; NO_VOTE;
-        "look at its users and at protected mode";
-    NOT_NOW = Warn "votes"; "it has no vote now"; "look at its log";
+        concat!("ACL SETUSER <user> ", all!());
+    LOGIN = Refuse "login"; NO_VOTE; "look at its users";
+    NO_MASTER = Refuse "server"; "it is no Redis or Valkey master"; "list the host and the port of a master";
+    NO_SERVICE = Refuse "connection"; NO_CONNECTION; "look at the service, the Sentinels and their login in its URL";
+    NO_TRUST = Refuse "connection"; NO_CONNECTION; "make sure that its URL and the certificates are right";
+    NOT_NOW = Warn "votes"; "it has no vote now"; LOOK_AT_LOG;
     OLD = Refuse "redis_version"; "it does not know HELLO 3, which Redis has since version 6";
         "use Redis 7 or later, or Valkey; do not rename HELLO; if a proxy refuses it, list the server itself";
+    PROTECTED = Refuse "login"; NO_VOTE;
+        "give the server a password, or set protected-mode no if its network protects it";
     REPLICA = Refuse "role";
         "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
 }
@@ -99,7 +116,7 @@ table! {
     CONFIG_DENIED = Unknown "CONFIG GET"; "its settings are unknown";
         "ACL SETUSER <user> +config|get, or look at the settings by hand";
     EVICTS = Refuse "maxmemory_policy"; EVICTION; NOEVICTION;
-    FAILS_OVER = Warn "redis_mode"; "a fail-over loses the newest locks"; "run standalone masters for locks";
+    FAILS_OVER = Warn "redis_mode"; "a fail-over loses the newest locks"; STANDALONE;
     INFO_DENIED = Unknown "INFO"; "it is unknown what it is, and what it does when memory is short";
         "ACL SETUSER <user> +info, or use a server that allows it in scripts";
     MAY_EVICT = Warn "maxmemory_policy"; EVICTION; NOEVICTION;
@@ -114,6 +131,8 @@ table! {
         "run masters for locks without replicas, or never promote one";
     SEVERAL_SERVERS = Refuse "run_id"; "several servers answer at this address, so a lock is on some of them only";
         "give each server an address of its own, and list the servers themselves";
+    SHARD = Refuse "redis_mode";
+        "it is a part of a cluster that has only some of the keys, and a cluster is one master at most"; STANDALONE;
     TIMEOUT = Warn "timeout"; "it closes connections that only wait, and each one has to be dialled again";
         "CONFIG SET timeout 0";
     UNCOMPARED = Unknown "run_id"; "several servers at this address would not be seen";
@@ -122,8 +141,9 @@ table! {
 
 // A master that answers: whether a loss of its locks is noticed.
 table! {
-    GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices";
-        concat!(guard!(), "; or a server that allows these in scripts");
+    GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices"; guard!();
+    GUARD_UNREAD = Unknown "quorlock:guard"; "it is unknown whether a restart without its locks would be noticed";
+        LOOK_AT_LOG;
     KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     LOST = Refuse "quorlock:guard";
@@ -192,18 +212,34 @@ table! {
         "ACL SETUSER <user> +client|list +client|setname; behind a proxy, list the server itself";
 }
 
-/// The fixes of a server that refuses writes, by the code of its error.
-pub(crate) const WRITES: [(&str, &str); 6] = [
+/// What helps after an error about the state of a server, by the code of the error.
+pub(crate) const STATES: [(&str, &str); 10] = [
+    (
+        "BUSY",
+        "wait for its script, or end it with SCRIPT KILL if it has written nothing",
+    ),
     (
         "CLUSTERDOWN",
         "CLUSTER INFO says what is missing; run standalone masters for locks",
     ),
+    ("LOADING", "wait until it has read its data"),
     ("MASTERDOWN", LIST_MASTERS),
     ("MISCONF", "look at its log and its disk"),
-    ("NOREPLICAS", "CONFIG SET min-replicas-to-write 0"),
+    (
+        "NOREPLICAS",
+        "let its replicas connect again; only if no Sentinel watches it, lower min-replicas-to-write",
+    ),
     (
         "OOM",
         "CONFIG SET maxmemory to more, or free memory; only what needs no memory works",
     ),
     ("READONLY", LIST_MASTERS),
+    (
+        "WRONGTYPE",
+        "wait: the next program that dials it writes the key anew",
+    ),
+    (
+        "maxclients",
+        "close connections, or CONFIG SET maxclients to more",
+    ),
 ];

@@ -12,11 +12,13 @@ use tokio::{
 use crate::{
     Expected, Report,
     Severity::{self, Info, Refuse, Unknown, Warn},
-    Shared, expected,
+    Shared,
+    cure::of_state,
+    expected,
     facts::{Facts, Master},
     judge,
     programs::read,
-    table::{DOWN, LOGIN},
+    table::{DOWN, LOGIN, LOOK_AT_LOG, STATES},
     together::List,
 };
 
@@ -181,7 +183,21 @@ fn each_setting_has_its_finding() {
         ("never", "none", (Info, "quorlock:guard")),
         ("never", "another", (Warn, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),
-        ("origin_age:never\n", "", (Refuse, "quorlock:guard")),
+        (
+            "origin_age:never",
+            "try.origin:WRONGTYPE Operation against a key",
+            (Unknown, "quorlock:guard"),
+        ),
+        (
+            "origin_age:never",
+            "try.origin:ERR ACL failure in script: No permissions to access a key",
+            (Refuse, "quorlock:guard"),
+        ),
+        (
+            "origin_age:never",
+            "try.origin:ERR Script attempted to access a non local key in a cluster node",
+            (Refuse, "redis_mode"),
+        ),
     ] {
         assert_eq!(
             with_one(&[(from, to)], &Shared::default()),
@@ -220,8 +236,9 @@ fn a_missing_answer_is_a_finding() {
         let found = with_third(|facts| change(facts, why()), &Shared::default());
         assert_eq!(found, [expected]);
     }
-    let text = "try.INFO:ERR ACL failure in script\ntime:5000000";
-    let denied = |facts: &mut Facts| *facts = Facts::parse(text, 5_000_000, 5_000_000);
+    let error = "ERR ACL failure in script: User bob has no permissions to run the 'info' command";
+    let text = format!("try.INFO:{error}\ntime:5000000");
+    let denied = |facts: &mut Facts| *facts = Facts::parse(&text, 5_000_000, 5_000_000);
     let expected = [(Refuse, "quorlock:guard"), (Unknown, "INFO")];
     assert_eq!(with_third(denied, &Shared::default()), expected);
 }
@@ -419,8 +436,9 @@ fn a_refused_write_is_found_with_what_helps() {
         ),
         (
             "@user_script: 3: -NOREPLICAS Not enough good replicas to write.",
-            "min-replicas-to-write 0",
+            "let its replicas connect again",
         ),
+        ("MASTERDOWN Link with MASTER is down", "independent masters"),
         (
             "OOM command not allowed when used memory > 'maxmemory'.",
             "maxmemory",
@@ -441,6 +459,35 @@ fn a_refused_write_is_found_with_what_helps() {
         };
         assert_eq!((finding.severity, finding.setting), (Warn, "writes"));
         assert!(finding.fix.contains(fix), "{finding}");
+    }
+}
+
+/// `tests/redis/cures.rs` provokes those that a server can be made to give.
+#[test]
+fn each_error_about_the_state_of_a_server_has_its_own_cure() {
+    let errors = [
+        "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+        "ERR Script attempted to access a slot not served",
+        "LOADING Redis is loading the dataset in memory",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "@user_script: 3: -NOREPLICAS Not enough good replicas to write.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.",
+        "WRONGTYPE Operation against a key holding the wrong kind of value",
+        "ERR max number of clients reached",
+    ];
+    let cures = errors.map(|error| (error, of_state(error)));
+    for ((error, cure), (code, fix)) in cures.into_iter().zip(STATES) {
+        assert_eq!(cure, fix, "{code}: {error}");
+    }
+    assert_eq!(errors.len(), STATES.len());
+    for error in [
+        "upstream failure",
+        "ERR Connection timed out",
+        "TRYAGAIN later",
+    ] {
+        assert_eq!(of_state(error), LOOK_AT_LOG, "{error}");
     }
 }
 

@@ -13,6 +13,7 @@ mod change;
 mod check;
 mod common;
 mod connection_name;
+mod cures;
 mod demotion;
 mod endpoints;
 mod fenced;

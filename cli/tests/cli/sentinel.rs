@@ -149,7 +149,7 @@ fn sentinels_that_do_not_help_are_explained() {
         assert_eq!(status, 78, "{shown}");
         let (status, found, _) = ended(&mut command("doctor"));
         assert_eq!(status, 3, "{found}");
-        assert!(found.contains("fix  make sure that it is up"), "{found}");
+        assert!(found.contains("fix  look at the service"), "{found}");
         for text in [votes, shown, found] {
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(text.contains(expected), "{expected}: {text}");

@@ -196,7 +196,7 @@ fn a_master_with_another_certificate_is_a_failed_vote() {
     assert_eq!(status, 0, "{shown}");
     assert_eq!(shown.matches("no answer: ").count(), 1, "{shown}");
     let (status, shown, _) = ended(&mut masters.quorlock(&trusted, "doctor"));
-    assert_eq!(status, 1, "{shown}");
+    assert_eq!(status, 3, "{shown}");
 }
 
 #[test]

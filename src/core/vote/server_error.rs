@@ -1,7 +1,6 @@
 //! The meanings of the error replies of servers. The words differ between versions.
 //!
-//! This is the only place that reads such words. Dials, votes, the check and the command line ask
-//! it.
+//! Dials, votes, the check and the command line ask this file what an error means.
 
 use super::{Failure, Verb};
 
@@ -20,9 +19,13 @@ pub(crate) enum Meaning {
 
 /// The kind of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ServerError {
+#[non_exhaustive]
+pub enum ServerError {
+    /// The user may not use the channel.
     ChannelDenied,
+    /// The user may not use the command.
     CommandDenied,
+    /// The user may not use the key.
     KeyDenied,
     /// The server is still reading its data from disk, and refuses commands until it has finished.
     Loading,
@@ -110,7 +113,8 @@ const WORDS: [(&str, ServerError); 25] = [
 ];
 
 impl ServerError {
-    pub(crate) fn of(error: &str) -> Self {
+    /// Reads the text of an error reply.
+    pub fn of(error: &str) -> Self {
         let error = without_user(unwrapped(error));
         let code = error.split(' ').next().unwrap_or_default();
         let found = CODES.iter().find(|(known, _)| *known == code);
@@ -149,7 +153,7 @@ impl ServerError {
     }
 
     /// Returns whether a right or a command is missing.
-    pub(crate) fn is_denial(self) -> bool {
+    pub fn is_denial(self) -> bool {
         self.meaning() == Meaning::RightMissing
     }
 
@@ -223,7 +227,7 @@ fn unwrapped(error: &str) -> &str {
 
 /// Returns an error reply without the name of the user. The name may contain any word, including
 /// those in `WORDS`.
-pub(crate) fn without_user(error: &str) -> String {
+pub fn without_user(error: &str) -> String {
     if let Some((before, rest)) = error.split_once("User ")
         && let Some((_, after)) = rest.split_once(" has no permissions")
     {
