@@ -19,8 +19,8 @@ use crate::{
 };
 
 /// Waits until enough masters can vote, or until too many deny a right. Asks all masters for the
-/// last time when `limit` is over. Returns the votes of the last round. A vote is a grant if its master can vote. Returns `None` if
-/// the coordinator is closed, or if its tasks have ended.
+/// last time when `limit` is over. Returns the votes of the last round. A vote is a grant if its
+/// master can vote. Returns `None` if the coordinator is closed, or if its tasks have ended.
 pub(crate) async fn ready(
     context: &Context,
     is_enough: fn(&Votes) -> bool,
