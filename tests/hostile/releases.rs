@@ -107,7 +107,7 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
     beside_others(|| {
         run(async {
             let seen = Arc::new(AtomicUsize::new(0));
-            let is_failing = Arc::new(AtomicBool::new(true));
+            let is_failing = Arc::new(AtomicBool::new(false));
             let fakes = [(); 3].map(|()| {
                 let (seen, is_failing) = (seen.clone(), is_failing.clone());
                 Fake::tcp(move |peer| {
@@ -129,6 +129,8 @@ fn acquisitions_go_on_at_a_master_that_refuses_releases() {
                 })
             });
             let locks = coordinator(fakes.iter().map(Fake::url));
+            drop(on_all(&locks, "first").await); // takes a script, to try the rights
+            is_failing.store(true, Ordering::Relaxed);
             let mut won = 0;
             for number in 0..50 {
                 let lock = locks.mutex(format!("a{number}"));
