@@ -46,6 +46,8 @@ pub(super) enum Rule {
     Order,
     /// The run panicked.
     Panic,
+    /// A claim made more than ten rounds without a pause.
+    Pause,
     /// Nobody got the lock in time, although a majority of masters was healthy.
     Progress,
     /// A master was asked for a vote in its quarantine.

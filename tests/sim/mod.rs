@@ -37,6 +37,7 @@ mod client;
 mod commands;
 mod groups;
 mod healed;
+mod hurry;
 mod nemesis;
 mod network;
 mod plan;

@@ -18,7 +18,8 @@ use tokio::{io::ReadBuf, sync::Notify, time::Instant};
 
 use super::{
     checker::{Rule, Violations},
-    commands,
+    commands::{self, LockCommand, Words},
+    hurry::Hurry,
     network::{Delivery, Link, Packet, Path},
     plan::{Latency, Plan},
     process::Process,
@@ -54,6 +55,7 @@ pub(crate) struct World {
     pub(super) violations: Violations,
     /// The commands that each process has sent to each master.
     pub(super) sent: Rates,
+    hurry: Hurry,
     /// The connections that each process has opened to each master.
     pub(super) dialled: Rates,
 }
@@ -141,6 +143,7 @@ impl World {
             log: is_recorded.then(Vec::new),
             violations: Violations::default(),
             sent: Rates::default(),
+            hurry: Hurry::default(),
             dialled: Rates::default(),
         }
     }
@@ -286,10 +289,25 @@ impl World {
         let (mut rest, mut count) = (bytes, 0);
         while let Some(words) = commands::take(&mut rest) {
             count += u32::from(commands::is_of_lock(&words));
+            self.check_pause(of, &words);
         }
         debug_assert!(rest.is_empty(), "a command is written in one piece");
         self.sent.count(of, now, count);
         self.send_up(number, Packet::Bytes(bytes.to_vec()));
+    }
+
+    /// Checks that the claim of a command does not make rounds without a pause.
+    fn check_pause(&mut self, (process, master): (usize, usize), words: &Words<'_>) {
+        let now = self.now();
+        let Some(sent) = LockCommand::read(words) else {
+            return;
+        };
+        let rounds = self.hurry.note(master, &sent, now);
+        if rounds == Hurry::MOST + 1 {
+            self.violate(Rule::Pause, || {
+                format!("a claim of place {process} makes {rounds} rounds without a pause")
+            });
+        }
     }
 
     fn send_up(&mut self, number: u64, packet: Packet) {
