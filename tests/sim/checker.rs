@@ -18,6 +18,8 @@ use crate::{Access, Guard, Kind};
 /// A rule that a run broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rule {
+    /// A held lock was lost, or nobody got a lock, although all masters answered in time.
+    Availability,
     /// A call took longer than it may.
     CallTime,
     /// A guard was handed out without a majority of grants, or after its validity.

@@ -136,12 +136,15 @@ fn groups(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -
         _ => plan.max_ttl,
     };
     let settings = Coordinator::builder()
-        .node_timeout(plan.node_timeout)
-        .connect_timeout(Plan::CONNECT_TIMEOUT)
+        .connect_timeout(plan.connect_timeout)
         .drift_ppm(plan.drift_ppm)
         .quarantine(quarantine)
         .ttl(plan.ttls[0])
         .max_ttl(max_ttl);
+    let settings = match plan.is_slow {
+        true => settings, // the node timeout is measured
+        false => settings.node_timeout(plan.node_timeout),
+    };
     setup::open(settings, &setups, place, endpoint)
 }
 
@@ -152,16 +155,19 @@ const UNPOLLED: u64 = 4;
 pub(super) struct Task {
     pub(super) shared: Shared,
     pub(super) process: Arc<Process>,
-    locks: Groups,
+    pub(super) locks: Groups,
     pub(super) lists: Lists,
-    owners: Vec<Owner>,
-    first_owner: u64,
+    pub(super) owners: Vec<Owner>,
+    pub(super) first_owner: u64,
     pub(super) random: Random,
-    number: usize,
+    pub(super) number: usize,
 }
 
 impl Task {
     async fn run(mut self) {
+        if self.shared.plan.is_slow {
+            return self.endure().await;
+        }
         while Instant::now() < self.shared.end {
             let wanted = self.shared.plan.draw_wanted(&mut self.random);
             self.use_locks(&wanted).await;

@@ -45,6 +45,7 @@ mod polls;
 mod process;
 mod server;
 mod setup;
+mod slow;
 mod stream;
 mod tests;
 mod world;

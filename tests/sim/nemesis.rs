@@ -97,6 +97,9 @@ impl Clients {
                     .collect();
                 world.evict(master, &names);
             }
+            Fault::Far(master, millis) | Fault::Slow(master, millis) => {
+                world.servers[master].slow = millis * 1_000;
+            }
             Fault::Flood(master) => world.begin_flood(master),
             Fault::Forget(master) => world.flush_server(master),
             Fault::Partition(process, master, [up, down]) => world.cut(process, master, up, down),
@@ -109,8 +112,8 @@ impl Clients {
                 self.replaced.insert(process);
             }
             Fault::Restart(master, _) => world.kill_server(master),
+            Fault::Share(master) => world.begin_share(master),
             Fault::Silence(master) => world.stop_server(master),
-            Fault::Slow(master, millis) => world.servers[master].slow = millis * 1_000,
             Fault::Snapshot(master) => world.servers[master].take_snapshot(),
             Fault::StepClock(master, millis) => {
                 let now = world.now();
@@ -145,6 +148,7 @@ impl Clients {
                 self.restart(process);
             }
             Fault::Restart(master, data) => world.start_server(master, data),
+            Fault::Share(master) => world.servers[master].has_share = false,
             Fault::Silence(master) => world.continue_server(master),
             Fault::Slow(master, _) => world.servers[master].slow = 0,
             Fault::Suspend(process) => {
@@ -158,6 +162,7 @@ impl Clients {
             Fault::Close(_)
             | Fault::Cut(..)
             | Fault::Evict(_)
+            | Fault::Far(..)
             | Fault::Forget(_)
             | Fault::Snapshot(_)
             | Fault::StepClock(..)

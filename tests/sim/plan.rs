@@ -158,6 +158,8 @@ pub(super) enum Fault {
     Dribble(Master),
     ErrorReply(Master),
     Evict(Master),
+    /// From now on, each way to or from the master takes this many milliseconds more.
+    Far(Master, u64),
     Flood(Master),
     Forget(Master),
     /// The first of the two directions is up, from the process to the master.
@@ -166,6 +168,8 @@ pub(super) enum Fault {
     /// The process ends, and a program with these lists of masters starts in its place.
     Replace(Place, Lists),
     Restart(Master, Data),
+    /// The master runs for 10 ms of each 100 ms.
+    Share(Master),
     Silence(Master),
     /// Every command takes this many milliseconds more.
     Slow(Master, u64),
@@ -208,7 +212,9 @@ pub(super) struct Plan {
     /// Whether tasks acquire several of the locks at once, too. Then all of them are mutexes.
     pub(super) has_sets: bool,
     pub(super) quarantine: Quarantine,
+    /// The longest one, if it is measured.
     pub(super) node_timeout: Duration,
+    pub(super) connect_timeout: Duration,
     pub(super) drift_ppm: u32,
     pub(super) max_ttl: Duration,
     pub(super) ttls: [Duration; 2],
@@ -226,6 +232,8 @@ pub(super) struct Plan {
     pub(super) faults_end: Duration,
     /// Whether tasks go on after the faults, and keep locks.
     pub(super) has_keepers: bool,
+    /// Whether masters are slow and answer in time, and nothing else fails.
+    pub(super) is_slow: bool,
     /// Faults that do not end. A majority of masters stays healthy for all processes but one.
     pub(super) lasting: Vec<Fault>,
 }
@@ -279,7 +287,6 @@ impl LockPlan {
 }
 
 impl Plan {
-    pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
     /// The longest pause before a dial, and the time of a few packets.
     pub(super) const LONGEST_PAUSE: Duration = Duration::from_millis(1_300);
     const CALM_ONE_IN: u64 = 16;
@@ -317,6 +324,9 @@ impl Plan {
 
     pub(super) fn draw(seed: u64, model: Model) -> Self {
         let mut plan = Self::draw_unchanged(seed, model);
+        if plan.draw_slow() {
+            return plan;
+        }
         if !plan.draw_groups() {
             plan.draw_change();
         }
@@ -348,6 +358,7 @@ impl Plan {
             has_sets: false,
             quarantine: Quarantine::Off,
             node_timeout: Duration::from_millis(20 + random.below(30)),
+            connect_timeout: Duration::from_millis(300),
             drift_ppm: 10_000,
             max_ttl: Duration::from_millis(2_000),
             ttls: [short, long],
@@ -365,6 +376,7 @@ impl Plan {
             faults: Vec::new(),
             faults_end: Duration::from_millis(2_000 + random.below(4_000)),
             has_keepers: false,
+            is_slow: false,
             lasting: Vec::new(),
         };
         match model {
@@ -383,7 +395,7 @@ impl Plan {
     }
 
     /// Removes the faults, because some rules hold only in runs without faults.
-    fn remove_faults(&mut self) {
+    pub(super) fn remove_faults(&mut self) {
         self.faults.clear();
         self.lasting.clear();
         self.latency.calm_down();
@@ -450,7 +462,7 @@ impl Plan {
 
     /// Returns how long a release or an extension may take at most.
     pub(super) fn round_bound(&self) -> Duration {
-        self.node_timeout * 4 + Self::CONNECT_TIMEOUT
+        self.node_timeout * 4 + self.connect_timeout
     }
 
     /// Returns the time within which somebody gets each lock after all faults have ended. First, a
@@ -464,7 +476,7 @@ impl Plan {
     /// Returns how long an attempt may take at most, and how long `acquire_within` may go on after
     /// its limit.
     pub(super) fn attempt_bound(&self) -> Duration {
-        self.node_timeout * 16 + Self::CONNECT_TIMEOUT
+        self.node_timeout * 16 + self.connect_timeout
     }
 
     /// Returns the time for which a master that lost locks has no vote.

@@ -47,6 +47,7 @@ pub(super) struct Server {
     pub(super) slow: u64,
     pub(super) dribbles: bool,
     pub(super) floods: bool,
+    pub(super) has_share: bool,
     /// When each key, or slot of it, was last granted to each process, in true time.
     grants: BTreeMap<(usize, String, Option<usize>), u64>,
     /// When each process last found that another client had the key, or this slot of it, as it
@@ -107,6 +108,7 @@ impl Server {
             slow: 0,
             dribbles: false,
             floods: false,
+            has_share: false,
             grants: BTreeMap::new(),
             rivals: BTreeMap::new(),
             holders: BTreeSet::new(),
@@ -447,6 +449,31 @@ impl World {
         }
         let next = self.now() + PERIOD;
         self.schedule(next, What::Flood(master));
+    }
+
+    pub(super) fn begin_share(&mut self, master: usize) {
+        self.servers[master].has_share = true;
+        self.turn(master);
+    }
+
+    /// Lets a master rest if it runs, and run if it rests. One that has its processor back runs on.
+    pub(super) fn turn(&mut self, master: usize) {
+        /// The times in microseconds.
+        const RUNS: u64 = 10_000;
+        const RESTS: u64 = 90_000;
+        let server = &self.servers[master];
+        let (has_share, rests) = (server.has_share, server.run == Run::Stopped);
+        let time = if rests || !has_share {
+            self.continue_server(master);
+            RUNS
+        } else {
+            self.stop_server(master);
+            RESTS
+        };
+        if has_share {
+            let next = self.now() + time;
+            self.schedule(next, What::Turn(master));
+        }
     }
 
     pub(super) fn stop_server(&mut self, master: usize) {

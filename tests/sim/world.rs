@@ -84,6 +84,8 @@ pub(super) enum What {
     Flood(usize),
     /// A process that was continued reads its sockets.
     Read(usize),
+    /// A master with a share of a processor begins to run or to rest.
+    Turn(usize),
 }
 
 impl PartialEq for Event {
@@ -539,6 +541,7 @@ impl World {
                     link.waker.take().into_iter().for_each(Waker::wake);
                 }
             }
+            What::Turn(master) => self.turn(master),
             What::Down(number, delivery) => {
                 let Some(link) = self.links.get_mut(&number) else {
                     return;
