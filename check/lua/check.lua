@@ -87,6 +87,8 @@ local channel = 'redisson_lock__channel:{' .. key .. '}'
 try('PUBLISH', 'PUBLISH', channel, '0')
 -- Only Redis 7 and later can tell this right.
 if redis.acl_check_cmd then
-  say('may_listen', redis.acl_check_cmd('SUBSCRIBE', 'quorlock:turn:' .. key) and 'yes' or 'no')
+  -- A server without the command raises an error.
+  local known, allowed = pcall(redis.acl_check_cmd, 'SUBSCRIBE', 'quorlock:turn:' .. key)
+  say('may_listen', known and allowed and 'yes' or 'no')
 end
 return table.concat(lines, '\n')

@@ -146,8 +146,10 @@ fn no_right_helps_a_part_of_a_cluster() {
         assert_eq!(parts.flat_map(|one| &one.masters).count(), 2, "{report}");
 
         // The key of the quarantine is on the second one.
-        let locks = patient().quarantine(Quarantine::Observed).master(&*urls[0]);
-        let locks = locks.build().unwrap();
+        let locks = patient()
+            .quarantine(Quarantine::Observed)
+            .ttl(Duration::from_secs(10));
+        let locks = locks.master(&*urls[0]).build().unwrap();
         let refusal = until("a failed dial", async || locks.health()[0].refusal).await;
         assert_eq!(refusal, DialRefusal::OtherServer);
         let locks = patient().quarantine(Quarantine::Off).masters(&urls);
@@ -170,8 +172,16 @@ fn no_right_helps_where_commands_are_renamed() {
             let master = Server::start_with(&options.collect::<Vec<_>>());
             (check(&[master.url()]).await, master)
         };
-        let (report, _server) =
-            renamed(&["CONFIG", "CLIENT", "INFO", "TYPE", "PUBLISH", "PTTL"]).await;
+        let (report, _server) = renamed(&[
+            "CONFIG",
+            "CLIENT",
+            "INFO",
+            "TYPE",
+            "PUBLISH",
+            "SUBSCRIBE",
+            "PTTL",
+        ])
+        .await;
         let forbidden = "the server itself forbids that in scripts";
         let cures = [
             (
