@@ -91,8 +91,7 @@ fn failure(error: &Error) -> ConnectError {
     use CertificateError::{NotValidYet, NotValidYetContext};
     let Some(advice) = advice(error) else {
         return match error {
-            Error::AlertReceived(AlertDescription::ProtocolVersion)
-            | Error::PeerIncompatible(_) => ConnectError::NoTls(error.to_string()),
+            Error::PeerIncompatible(_) => ConnectError::NoTls(error.to_string()),
             error => ConnectError::Tls(error.to_string()),
         };
     };
@@ -107,6 +106,7 @@ fn failure(error: &Error) -> ConnectError {
         Error::InvalidCertificate(NotValidYet | NotValidYetContext { .. }) => {
             ConnectError::Tls(text)
         }
+        Error::AlertReceived(AlertDescription::ProtocolVersion) => ConnectError::NoTls(text),
         _ => ConnectError::Certificate(text),
     }
 }
