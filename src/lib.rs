@@ -69,8 +69,8 @@
 //!
 //! # Features
 //!
-//! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.** The
-//!   quarantine therefore takes the new master's vote away for a while: see
+//! - `sentinel` adds `redis+sentinel://` URLs: see [`MasterSpec`]. **A failover forgets locks.**
+//!   The quarantine therefore takes the new master's vote away for a while: see
 //!   [`docs::operations`](crate::docs::operations#masters-behind-sentinel).
 //! - `tls` adds `rediss://` URLs. It re-exports the TLS crate as
 //!   [`quorlock::rustls`](crate::rustls), because [`Builder::tls`] accepts a configuration of that

@@ -64,8 +64,8 @@ impl Config {
 
     /// Returns the longest TTL. A master that forgot locks is quarantined for about this long.
     pub(crate) fn max_ttl(&self) -> Duration {
-        /// The default longest TTL. A longer TTL of the coordinator does not change it, because other
-        /// programs do not know that TTL.
+        /// The default longest TTL. A longer TTL of the coordinator does not change it, because
+        /// other programs do not know that TTL.
         const USUAL: Duration = Duration::from_secs(60);
         let default = || match self.quarantine {
             // The longest TTL only limits the length of quarantines. With quarantine off, there are

@@ -168,8 +168,8 @@ impl Context {
     }
 
     /// Returns the node timeout that a majority of masters does not exceed, so that a few slow
-    /// masters do not make calls slow. Before the first dial, returns the shortest node timeout that
-    /// a master can have.
+    /// masters do not make calls slow. Before the first dial, returns the shortest node timeout
+    /// that a master can have.
     pub(crate) fn node_timeout(&self) -> Duration {
         self.or_least(self.masters.majority_timeout())
     }

@@ -278,9 +278,9 @@ impl Guard {
     /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
     /// validity of the guard does not become longer.
     ///
-    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed in time. If the answers of a
-    ///   majority come later, while the guard is valid, its validity becomes longer then. Try again
-    ///   after a pause, because a request to a master that is known to be down fails in
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed in time. If the answers of
+    ///   a majority come later, while the guard is valid, its validity becomes longer then. Try
+    ///   again after a pause, because a request to a master that is known to be down fails in
     ///   microseconds.
     /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock. Stop
     ///   the work, even if validity was left.

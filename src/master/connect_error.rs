@@ -74,8 +74,8 @@ pub enum ConnectError {
     /// The Sentinels do not say where the master is.
     #[error("{0}")]
     Sentinel(String),
-    /// The Sentinels will not say where the master is until a setting is changed: so many refuse the
-    /// login, do not know the service, or are no Sentinels that the others are no majority.
+    /// The Sentinels will not say where the master is until a setting is changed: so many refuse
+    /// the login, do not know the service, or are no Sentinels that the others are no majority.
     #[error("{0}")]
     Service(String),
     /// The time limit of the dial was over during this step.

@@ -231,8 +231,8 @@ async fn a_contested_first_attempt_gives_back_its_grants_after_a_node_timeout() 
     }
 }
 
-/// The caller will try again, so it waits less. It waits as long if masters tell it of changes as if
-/// it polls.
+/// The caller will try again, so it waits less. It waits as long if masters tell it of changes as
+/// if it polls.
 #[tokio::test(start_paused = true)]
 async fn a_contested_waiter_gives_back_its_grants_before_a_node_timeout() {
     for polls in [false, true] {

@@ -201,8 +201,8 @@ fn what_succeeds_without_memory_does_not_give_the_vote_back() {
 }
 
 /// A user that may not use the keys of some locks still gets the others. Without the right to the
-/// key of the question, the log says so, and the answers to locks count: if the first one is denied,
-/// the key template may be wrong.
+/// key of the question, the log says so, and the answers to locks count: if the first one is
+/// denied, the key template may be wrong.
 #[test]
 fn a_denied_key_says_nothing_about_other_locks() {
     with_masters(3, async |masters| {

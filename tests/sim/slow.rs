@@ -21,8 +21,8 @@ const NAMES: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k"
 const TIME: Duration = Duration::from_secs(10);
 
 impl Plan {
-    /// Makes the masters of some runs slow, and removes all other faults. Uses random numbers of its
-    /// own, so that no other run changes. Returns whether the masters are slow.
+    /// Makes the masters of some runs slow, and removes all other faults. Uses random numbers of
+    /// its own, so that no other run changes. Returns whether the masters are slow.
     pub(super) fn draw_slow(&mut self) -> bool {
         let random = &mut Random::new(self.seed ^ 0x736c_6f77);
         self.is_slow = self.is_within() && random.is_one_in(10);
@@ -81,8 +81,8 @@ impl Plan {
 }
 
 impl Task {
-    /// Uses a lock of its own until the end of the faults. One task of each process holds it all the
-    /// time.
+    /// Uses a lock of its own until the end of the faults. One task of each process holds it all
+    /// the time.
     pub(super) async fn endure(mut self) {
         let end = self.shared.end;
         let pause = self.random.pick(&[100, 400, 2_500]);

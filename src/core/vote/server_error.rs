@@ -203,8 +203,8 @@ impl Failure {
     }
 
     /// Returns whether another try is useless until someone changes a right, the login, the server
-    /// or the list of masters. A [denial](Self::is_denial) is one reason. Another is a server that is
-    /// only a part of a cluster.
+    /// or the list of masters. A [denial](Self::is_denial) is one reason. Another is a server that
+    /// is only a part of a cluster.
     pub fn is_permanent(&self) -> bool {
         let meaning = |error: &str| ServerError::of(error).meaning();
         matches!(self, Self::Rejected(error) if meaning(error) != Meaning::Temporary)

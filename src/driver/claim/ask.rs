@@ -119,8 +119,9 @@ impl Claim {
 
     /// Waits for the answer of the `agreed` master, unless it takes longer than a majority does. If
     /// that master puts other clients first, and `asks_anyway` is not set, returns the obstacle and
-    /// asks no other master. Otherwise, asks the other masters in the same round. If the lock has slots, asks for the slot that the agreed
-    /// master has granted, or for any slot if it has granted none.
+    /// asks no other master. Otherwise, asks the other masters in the same round. If the lock has
+    /// slots, asks for the slot that the agreed master has granted, or for any slot if it has
+    /// granted none.
     ///
     /// All clients that wait for a lock ask the same agreed master first, and all but one of them
     /// then ask no other master. The agreed master reports the next change of the key to the

@@ -36,7 +36,8 @@ pub(crate) struct Extension {
     ttl: Ttl,
     /// `true` if the renewer made this extension.
     is_renewal: bool,
-    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is confirmed.
+    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is
+    /// confirmed.
     span: Mutex<Option<Span>>,
 }
 

@@ -174,8 +174,8 @@ impl Claim {
         }
     }
 
-    /// Waits until every master has voted in the newest round. When the tasks have ended, no further
-    /// vote comes.
+    /// Waits until every master has voted in the newest round. When the tasks have ended, no
+    /// further vote comes.
     pub(crate) async fn settled(&self) {
         if !self.context.timers.have_ended() {
             self.newest_round().settled().await;

@@ -264,8 +264,8 @@ impl Builder {
         self.set(Ok(quarantine), |config| &mut config.quarantine)
     }
 
-    /// Sets the longest TTL that a lock may have. A longer [TTL](Self::ttl) is an error. Defaults to
-    /// 1 min. Without a [quarantine](Self::quarantine), the default is 366 days.
+    /// Sets the longest TTL that a lock may have. A longer [TTL](Self::ttl) is an error. Defaults
+    /// to 1 min. Without a [quarantine](Self::quarantine), the default is 366 days.
     ///
     /// A master that may have forgotten locks has no vote for this time plus the drift allowance,
     /// but for at least 3 s. All clients of the masters must use the same value.

@@ -25,10 +25,10 @@ impl Coordinator {
     /// replica, and a server whose memory is full. The call asks again until enough masters can
     /// vote, or until so many deny a right that the others are no majority.
     ///
-    /// If the user lacks a right to that key or to a command such as `SET`, the locks of the program
-    /// may not need the right. So the master counts as ready, and the log gets a warning. After a
-    /// majority has denied a lock, each master is also asked to try the rights of that lock, and
-    /// each denial counts, until such a lock is granted.
+    /// If the user lacks a right to that key or to a command such as `SET`, the locks of the
+    /// program may not need the right. So the master counts as ready, and the log gets a warning.
+    /// After a majority has denied a lock, each master is also asked to try the rights of that
+    /// lock, and each denial counts, until such a lock is granted.
     ///
     /// # Duration
     ///
@@ -37,7 +37,8 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// - [`MissingRight`](ReadyError::MissingRight): too many masters deny a right or lack a command.
+    /// - [`MissingRight`](ReadyError::MissingRight): too many masters deny a right or lack a
+    ///   command.
     /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
     ///   says which masters could not, and why.
     /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its tasks have ended.

@@ -202,8 +202,8 @@ impl Lock {
     ///
     /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
     /// - [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config),
-    ///   [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind): the
-    ///   call does not wait for `limit`.
+    ///   [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind):
+    ///   the call does not wait for `limit`.
     ///
     /// # Cancel safety
     ///
@@ -233,8 +233,8 @@ impl Lock {
     /// # Errors
     ///
     /// [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config),
-    /// [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind). After
-    /// any other failure, the wait goes on.
+    /// [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind).
+    /// After any other failure, the wait goes on.
     ///
     /// # Cancel safety
     ///

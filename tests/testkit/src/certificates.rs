@@ -78,7 +78,8 @@ impl Authority {
         Server::start_with(&options.collect::<Vec<_>>())
     }
 
-    /// Starts a server as [`server`](Self::server) does, with a certificate and its key in one file.
+    /// Starts a server as [`server`](Self::server) does, with a certificate and its key in one
+    /// file.
     pub fn server_of(&self, pem: &str, more: &[&str]) -> Server {
         let file = self.write(pem);
         let file = file.to_str().unwrap();
