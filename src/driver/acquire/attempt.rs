@@ -137,7 +137,7 @@ pub(super) async fn take_back(
         // One refusal and one failure may be enough to lose the round. Only the other votes tell
         // whether the reason is another holder or a lack of masters.
         let is_clear = |round: &Round| {
-            let missing = round.unanswered() - context.masters.stragglers();
+            let missing = round.unanswered() - context.masters.undialled();
             round.is_disputed() || round.lacks_masters() || missing.is_empty()
         };
         let look = || acquisition.read(is_clear).then_some(());

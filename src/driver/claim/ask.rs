@@ -270,7 +270,7 @@ impl Claim {
     /// validity is left when the waiting task runs again.
     async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
         let round = self.newest_round();
-        if !self.context.masters.stragglers().is_empty() {
+        if !self.context.masters.undialled().is_empty() {
             self.give_up_disputed(&round, will_retry).await;
         }
         if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
@@ -302,17 +302,17 @@ impl Claim {
     }
 
     /// Waits until `round` is decided. If the round is [disputed](Round::is_disputed) and only the
-    /// votes of stragglers are missing, waits for one more node timeout, and then gives the round
-    /// up. The wait is shorter if the caller will try again and the other masters answered fast.
+    /// votes of undialled masters are missing, waits for one more node timeout, and then gives the
+    /// round up. The wait is shorter if the caller will try again and the other masters answered
+    /// fast.
     ///
-    /// A straggler may take much longer to vote than the other masters, an undialled one as long as
-    /// the connect timeout. If each of several clients waited for that vote with the grants of a
-    /// minority, none would win.
+    /// An undialled master may take as long as the connect timeout to vote. If each of several
+    /// clients waited for that vote with the grants of a minority, none would win.
     async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
         let masters = &self.context.masters;
         let is_stuck = |round: &Round| {
-            round.is_disputed() && (round.unanswered() - masters.stragglers()).is_empty()
+            round.is_disputed() && (round.unanswered() - masters.undialled()).is_empty()
         };
         let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
         round.until(look).await;
