@@ -323,7 +323,7 @@ fn is_refused(locks: &Coordinator, error: &AcquireError) -> bool {
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
 async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, AcquireError> {
-    let (start, mut asked) = (Instant::now(), 0);
+    let (start, mut asked) = (Instant::now(), 0_u32);
     let ttl = asking.ttl.unwrap_or_else(|| wanted.locks.ttl());
     loop {
         let error = match wanted.lock.try_acquire().await {
@@ -336,11 +336,11 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                 AcquireError::Contended {
                     reason: Contention::Held { remaining },
                     ..
-                } => {
+                } => match remaining {
                     // It may be new grants of several others that split the vote.
-                    asked += 1;
-                    asked < 4 && remaining.is_none_or(|left| left + NEW > ttl)
-                }
+                    Some(left) if *left <= ttl => *left + NEW > ttl,
+                    Some(_) | None => asked < 3,
+                },
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
                 AcquireError::NoQuorum { .. } if is_refused(wanted.locks, &error) => false,
                 AcquireError::NoQuorum { .. } => wanted.locks.ready(left).await.is_ok(),
@@ -349,7 +349,9 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
         if !goes_on {
             return Err(error);
         }
-        let random = RandomState::new().hash_one(()) % 30;
+        // On a busy machine, a rival may be slow to give back what it got.
+        let random = RandomState::new().hash_one(()) % (30 << asked);
+        asked = (asked + 1).min(3);
         sleep(Duration::from_millis(random)).await;
     }
 }
