@@ -169,7 +169,8 @@ table! {
         "its user cannot publish for waiters or listen: waiters of locks with queues, and those of \
          Redisson, poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
-    NO_RELEASE = Refuse "rights"; "such locks can be acquired, and not be released or kept"; "";
+    NO_RELEASE = Refuse "rights";
+        "programs refuse to take such locks, because they could not release or keep them"; "";
     NO_SUCH_LOCK = Info "rights"; "its user cannot have such locks there"; "";
     OTHER_KEYS_ONLY = Unknown "rights to keys";
         "its user may not use the key of a lock called quorlock:check, and perhaps not your keys"; "";
