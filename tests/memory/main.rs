@@ -47,7 +47,6 @@ mod retry;
 mod run;
 mod semaphore;
 mod several;
-mod shares;
 mod slots;
 mod spans;
 mod storm;

@@ -3,20 +3,15 @@
 
 use std::time::Duration;
 
-use super::{contest::Start, precedence::Precedence};
+use super::contest::Start;
 use crate::core::time::lease::LeaseTime;
 
 /// What this process has found out by its attempts at one lock. A rival is a client of another
 /// process that asks for the lock at the same moment, or that asked just before.
-///
-/// A process that gets the lock after every other release cannot see whether a third one waits in
-/// vain: that one asks only the agreed master, and too late. So the process also gives way at each
-/// sixth attempt. If another client then takes the lock, the process has met a rival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct History {
-    /// Counts the attempts without a rival, down to 0 and then again from `CALM - 1`.
-    countdown: u8,
-    pub(crate) precedence: Precedence,
+    /// The number of further attempts without a rival after which the lock counts as uncontested.
+    until_calm: u8,
     /// `true` if the last waiter had to wait in the queues of the masters. The next waiter is then
     /// likely to wait in them as well, so it joins the queues in its first round.
     pub(crate) was_queued: bool,
@@ -24,26 +19,19 @@ pub(crate) struct History {
 }
 
 impl History {
-    const CALM: u8 = 6;
-    /// The number of further attempts without a rival after which the lock counts as uncontested.
     const UNTIL_CALM: u8 = 8;
 
     /// Notes an attempt, and whether it has met a rival.
     pub(crate) fn note(&mut self, has_rival: bool) {
-        self.countdown = match has_rival {
-            true => Self::CALM + Self::UNTIL_CALM,
-            false => self.countdown.checked_sub(1).unwrap_or(Self::CALM - 1),
+        self.until_calm = match has_rival {
+            true => Self::UNTIL_CALM,
+            false => self.until_calm.saturating_sub(1),
         };
     }
 
     /// Returns whether the next attempt is likely to meet a rival.
     pub(crate) fn are_rivals_likely(&self) -> bool {
-        self.countdown > Self::CALM
-    }
-
-    /// Returns whether a waiter that has heard of a release gives way to other processes.
-    pub(crate) fn gives_way(&self) -> bool {
-        self.are_rivals_likely() || self.countdown == 1
+        self.until_calm > 0
     }
 }
 
@@ -117,31 +105,12 @@ mod tests {
         assert!(!history.are_rivals_likely());
         history.note(true);
         for _ in 0..History::UNTIL_CALM {
-            assert!(history.are_rivals_likely() && history.gives_way());
+            assert!(history.are_rivals_likely());
             history.note(false);
         }
         assert!(!history.are_rivals_likely());
-    }
-
-    #[test]
-    fn without_rivals_each_sixth_attempt_gives_way() {
-        for mut history in [
-            History::default(),
-            History {
-                countdown: 5,
-                ..History::default()
-            },
-        ] {
-            let mut gives_way = || {
-                history.note(false);
-                assert!(!history.are_rivals_likely());
-                history.gives_way()
-            };
-            let gave_way: Vec<_> = (0..12).map(|_| gives_way()).collect();
-            let times = gave_way.iter().filter(|gave_way| **gave_way).count();
-            assert_eq!((times, gave_way[0]), (2, false), "{gave_way:?}");
-            assert_eq!(gave_way[..6], gave_way[6..]);
-        }
+        history.note(false);
+        assert!(!history.are_rivals_likely());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Waits for a mutex or a reentrant lock. The waiters of a coordinator make attempts in turn, at
 //! times when the lock is likely to be free.
 
-use std::{sync::OnceLock, time::Duration};
+use std::sync::OnceLock;
 
 use super::{
     attempt::{Attempted, attempt, attempt_timeout, majority_answers},
@@ -54,8 +54,6 @@ pub(super) async fn contend(
     };
     if let Some((denied, at)) = first {
         contest.on_denied(&denied, None, at, false).await?;
-    } else if !deadline.is_over() {
-        contest.give_way(clock::now()).await; // others may just have heard of a release
     }
     contest.win().await
 }
@@ -66,7 +64,6 @@ fn note_win(request: &LockRequest, start: Start, at: LeaseTime) {
     context.local_waiters.history(&request.lock_id, |history| {
         history.run.note(start, Some(clock::now()));
         history.note(false);
-        history.precedence.note_won();
     });
     context.note_reach(true, at);
 }
@@ -127,8 +124,7 @@ impl Contest<'_> {
         let is_run_over = waiter.is_released().then(is_over);
         let start = self.policy.begin(has_waited, is_run_over);
         if start == Start::GaveWay {
-            let precedence = waiter.history(|history| history.precedence);
-            let end = now + self.policy.time_after_run(are_told, precedence);
+            let end = now + self.policy.time_to_give_way(are_told);
             waiter.sleep_until(self.deadline.cap(end)).await;
         }
         start
@@ -138,7 +134,8 @@ impl Contest<'_> {
     /// are asked at once.
     fn choose_agreed(&mut self, start: Start, is_last: bool) -> Option<usize> {
         let (waiter, now) = (&self.waiter, clock::now());
-        let free = waiter.history(|history| self.policy.asked_first(start, history, now));
+        let has_rivals = waiter.history(|history| history.are_rivals_likely());
+        let free = self.policy.asked_first(start, has_rivals, now);
         let agreed = waiter.agreed(free).filter(|_| !is_last);
         match agreed {
             Some(_) => waiter.listen(), // that master reports the next change if it refuses
@@ -158,10 +155,9 @@ impl Contest<'_> {
         let (request, context) = (self.request, &self.request.context);
         let took = clock::now().saturating_duration_since(at);
         let met = denied.met();
-        (self.waiter).history(|history| {
-            self.policy
-                .note_denied(met, agreed.is_some(), took, history)
-        });
+        if self.policy.note_denied(met, agreed.is_some(), took) {
+            self.waiter.history(|history| history.note(true));
+        }
         if let Some(is_reached) = denied.is_reached() {
             context.note_reach(is_reached, at);
         }
@@ -186,24 +182,6 @@ impl Contest<'_> {
         }
         let watching = denied.watching.as_ref();
         let news = self.waiter.wait_for_news(watching, wanted, end).await;
-        self.policy.note_waited(news);
-        if news.is_some() {
-            self.give_way(now).await;
-        }
-    }
-
-    /// Lets waiters of other processes go first that have missed more releases. This waiter has
-    /// waited for a release since `since`. If a guard of this process has released the lock, this
-    /// waiter is the first to ask, so it does not give way here.
-    async fn give_way(&self, since: LeaseTime) {
-        let (now, random) = (clock::now(), clock::random_u64());
-        let waited = now.saturating_duration_since(since);
-        let time = self.waiter.history(|history| match history.gives_way() {
-            true => history.precedence.time(waited, random),
-            false => Duration::ZERO,
-        });
-        if !time.is_zero() {
-            self.waiter.pause_until(self.deadline.cap(now + time)).await;
-        }
+        self.policy.note_waited(wait, news);
     }
 }
