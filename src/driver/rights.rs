@@ -15,6 +15,9 @@ pub(crate) struct KnownRights {
     given: AtomicU16,
     /// The rights that were needed last, and that too many masters denied.
     missing: AtomicU16,
+    /// The same for locks whose keys were denied before any lock was answered: the key template may
+    /// be wrong. Once a lock was answered, a denied key says nothing about other locks.
+    without_key: AtomicU16,
     is_warned: AtomicBool,
 }
 
@@ -26,14 +29,19 @@ impl KnownRights {
 
     /// Notes what `round` has shown of `rights`, if it is an acquisition that needs them.
     pub(super) fn note(&self, rights: Rights, round: &Round) {
-        let (were_given, bit) = (self.are_given(rights), bit(rights));
         if round.verb() != Verb::Acquire {
             return;
         }
+        let bit = bit(rights);
         if round.every_set_has(Vote::is_answer) {
             self.given.fetch_or(bit, Ordering::Relaxed);
             self.missing.fetch_and(!bit, Ordering::Relaxed);
-        } else if round.lacks_rights() && !(were_given && round.denies_key()) {
+            self.without_key.store(0, Ordering::Relaxed);
+        } else if round.lacks_rights() && round.denies_key() {
+            if self.given.load(Ordering::Relaxed) == 0 {
+                self.without_key.fetch_or(bit, Ordering::Relaxed);
+            }
+        } else if round.lacks_rights() {
             self.given.fetch_and(!bit, Ordering::Relaxed);
             self.missing.fetch_or(bit, Ordering::Relaxed);
         }
@@ -42,7 +50,9 @@ impl KnownRights {
     /// Returns rights that a lock has needed and that too many masters denied, if no such lock was
     /// tried with success since.
     pub(super) fn missing(&self) -> Option<Rights> {
-        let missing = self.missing.load(Ordering::Relaxed);
+        let [denied, without_key] =
+            [&self.missing, &self.without_key].map(|bits| bits.load(Ordering::Relaxed));
+        let missing = denied | without_key;
         Rights::all().find(|rights| missing & bit(*rights) != 0)
     }
 
@@ -115,5 +125,20 @@ mod tests {
             assert_eq!(seen, expected, "{rounds:?}");
             assert_eq!(known.to_try(fenced), Some(fenced), "{rounds:?}");
         }
+    }
+
+    #[test]
+    fn a_denied_key_says_nothing_once_another_lock_was_answered() {
+        let [mutex, fair] = [Kind::Mutex, Kind::Fair].map(|kind| Rights::of(kind, false));
+        let known = KnownRights::default();
+        known.note(fair, &round("kkk"));
+        assert_eq!(known.missing(), Some(fair));
+        known.note(mutex, &round("ggg"));
+        assert_eq!(known.missing(), None);
+        known.note(fair, &round("kkk"));
+        assert_eq!(known.missing(), None);
+        known.note(fair, &round("ccc"));
+        known.note(mutex, &round("ggg"));
+        assert_eq!(known.missing(), Some(fair));
     }
 }
