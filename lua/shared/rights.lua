@@ -17,8 +17,10 @@ do
     PEXPIRE = { 'wrong' }, SET = { 'x', 'WRONG' }, ZADD = { 'wrong', 'x' }, ZLEXCOUNT = { '-', '-' },
     ZRANGE = { '0', '0' }, ZRANK = { 'x' }, ZREM = { 'quorlock:none' }, ZSCORE = { 'x' },
   }
+  -- These would read or delete the whole value, perhaps that of another program.
+  local whole = { DEL = true, GET = true, HGETALL = true }
   local out_of_memory
-  local denials = { "can't run", "can't access", 'no permissions', 'nknown', 'not allowed from' }
+  local denials = { "can't run", "can't access", 'o permissions', 'nknown', 'not allowed from' }
 
   local function is_denied(...)
     local reply = redis.pcall(...)
@@ -47,12 +49,12 @@ do
       is_missing = redis.acl_check_cmd and is_told_no(command, '', '0') -- no script may call it
     elseif command == 'TIME' then
       is_missing = is_denied(command)
-    elseif command ~= 'DEL' then
+    elseif not whole[command] then
       is_missing = is_denied(command, KEYS[1], unpack(arguments[command] or {}))
     elseif redis.acl_check_cmd then
       is_missing = is_told_no(command, KEYS[1])
     elseif redis.pcall('PTTL', KEYS[1]) == -2 then
-      is_missing = is_denied(command, KEYS[1]) -- no key has this name, so nothing is deleted
+      is_missing = is_denied(command, KEYS[1]) -- no key has this name
     end
     if is_missing then
       missing[#missing + 1] = command
