@@ -338,7 +338,7 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                     ..
                 } => match remaining {
                     // It may be new grants of several others that split the vote.
-                    Some(left) if *left <= ttl => *left + NEW > ttl,
+                    Some(left) if *left <= ttl => *left + NEW.min(ttl / 4) > ttl,
                     Some(_) | None => asked < 3,
                 },
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
