@@ -148,7 +148,8 @@ async fn a_waiter_pauses_if_the_votes_are_split_again_and_again() {
         };
         let waiter = async { tokio::join!(lock.acquire_within(seconds(60)), change).0 };
         let guard = paused(&world.masters, || (), waiter).await;
-        // A renewal of the holder puts its slot back, unless the waiter has it there at that moment.
+        // A renewal of the holder puts its slot back, unless the waiter has it there at that
+        // moment.
         assert_eq!(guard.unwrap().slot(), Some(1));
     }
 }

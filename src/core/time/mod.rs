@@ -35,6 +35,8 @@ impl NodeTimeout {
     /// The shortest and the longest measured timeout.
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(1);
+    /// How late an answer may come at least, if the timeout is measured.
+    const LATE: Duration = Duration::from_millis(500);
     /// The number of node timeouts after which a master counts as silent, if no byte has come from
     /// it. Without this limit, commands would pile up in the connection, and the master would
     /// execute all of them when it recovers.
@@ -60,11 +62,11 @@ impl NodeTimeout {
         // A master whose round trip is longer than a fixed timeout cannot vote. It is alive, so its
         // connection is not given up.
         let silence = timeout.max(round_trip.smoothed() * 2) * Self::SILENT_TIMEOUTS;
-        // An answer that is late shows how long the answers take now. So the connection stays for
-        // as long as an answer may take.
+        // An answer that is late shows how long the answers take now. But no answer may mean that
+        // something on the way has forgotten the connection.
         let end = match self {
             Self::Fixed(_) => silence,
-            Self::Measured => silence.max(Self::MOST),
+            Self::Measured => silence.max(Self::LATE),
         };
         Limits {
             timeout,
@@ -147,9 +149,9 @@ mod tests {
         use NodeTimeout::{Fixed, Measured};
         let millis = Duration::from_millis;
         for (node_timeout, round_trip, timeout, silence, end) in [
-            (Measured, 0, 50, 150, 1_000),
-            (Measured, 16, 50, 150, 1_000),
-            (Measured, 20, 60, 180, 1_000),
+            (Measured, 0, 50, 150, 500),
+            (Measured, 16, 50, 150, 500),
+            (Measured, 20, 60, 180, 500),
             (Measured, 120, 360, 1_080, 1_080),
             (Measured, 400, 1_000, 3_000, 3_000),
             (Measured, 2_000, 1_000, 12_000, 12_000),

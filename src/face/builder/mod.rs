@@ -157,8 +157,8 @@ impl Builder {
     /// with a longer round trip never votes in time.
     ///
     /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master. With the default, it is not closed within a second, but the master gets no more
-    /// requests. The connection is closed after one node timeout if it was silent for a second
+    /// the master. With the default, it is not closed within half a second, but the master gets no
+    /// more requests. The connection is closed after one node timeout if it was silent for a second
     /// before the unanswered command, and that command is not an extension. The connection is also
     /// closed after thirty node timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
