@@ -47,6 +47,7 @@ mod retry;
 mod run;
 mod semaphore;
 mod several;
+mod shares;
 mod slots;
 mod spans;
 mod storm;

@@ -64,13 +64,15 @@ async fn a_release_wakes_a_waiter_at_once_with_a_minority_down() {
     let world = World::new(5).await;
     let others = another(&world.masters).await;
     world.inject([Fault::Down, Fault::Hang]);
-    for _ in 0..20 {
+    for round in 1..=20 {
         let guard = world.locks.mutex(NAME).acquire().await.unwrap();
         let waiting = waiter(&others);
         sleep(millis(333)).await;
         drop(guard);
         let took = wait_of(waiting).await;
-        assert!(took <= millis(1), "{took:?}");
+        let gives_way = round % 6 == 0;
+        let allowed = if gives_way { 12 } else { 1 };
+        assert!(took <= millis(allowed), "{round}: {took:?}");
     }
 }
 
@@ -350,7 +352,7 @@ async fn a_waiter_that_lost_its_turn_takes_no_events_from_the_next() {
     assert!(timeout(millis(300), first.as_mut()).await.is_err());
     drop(guard);
     let took = wait_of(second).await;
-    assert!(took <= millis(11), "{took:?}"); // one pause between attempts
+    assert!(took <= millis(101), "{took:?}"); // it gives way to others, and needs no poll
     drop(first.await.unwrap());
 }
 
@@ -394,7 +396,7 @@ async fn a_new_waiter_for_a_contested_lock_asks_one_master_and_hears_from_it() {
     assert_eq!(asked.filter(|(after, before)| after > before).count(), 1);
     drop(guard);
     let took = wait_of(waiting).await;
-    assert!(took <= millis(1), "{took:?}");
+    assert!(took <= millis(4), "{took:?}"); // it gives way to others
 }
 
 /// The reports of a renewal wake a waiter while the key is missing on one master. The waiter must
@@ -540,7 +542,8 @@ async fn closing_ends_a_first_attempt_that_becomes_a_wait() {
     }
 }
 
-/// The tasks of one process seldom give way to no one. Later calls take one round trip.
+/// The tasks of one process seldom give way to no one. Later calls take one round trip, but for
+/// the eighth.
 #[tokio::test(start_paused = true)]
 async fn tasks_of_one_process_are_no_rivals_to_each_other() {
     let world = World::new(3).await;
@@ -563,7 +566,7 @@ async fn tasks_of_one_process_are_no_rivals_to_each_other() {
     let acquired: u32 = tasks.join_all().await.iter().sum();
     assert!(acquired > 4_900, "{acquired} in 10 s, each held for 1 ms");
     sleep(seconds(1)).await;
-    for _ in 0..9 {
+    for _ in 0..7 {
         let (took, guard) = timed(world.locks.mutex(NAME).acquire()).await;
         assert!(took <= millis(1), "{took:?}");
         guard.unwrap().release().await.unwrap();

@@ -3,7 +3,11 @@
 
 use std::time::Duration;
 
-use super::pauses::{Backoff, Met, Pace, Pauses, Wait};
+use super::{
+    history::History,
+    pauses::{Backoff, Met, Pace, Pauses, Wait},
+    precedence::Precedence,
+};
 use crate::core::{
     time::lease::LeaseTime,
     vote::{MasterSet, obstacle::Obstacle},
@@ -22,14 +26,8 @@ pub(crate) struct ContestPolicy {
     free: MasterSet,
     /// From this time on, an attempt asks all masters at once.
     ask_all_at: LeaseTime,
-    /// `true` if the last wait ended with news, and had no pause.
+    /// `true` if the last wait ended with news.
     has_news: bool,
-    /// `true` if an attempt got the agreed master but not the other masters, probably because other
-    /// clients ask all masters at once. A waiter that asks in two steps loses to such clients. If
-    /// an attempt right after news is denied, this is `false` again.
-    was_outrun: bool,
-    /// The time that the last attempt took.
-    took: Duration,
 }
 
 /// The way in which an attempt begins.
@@ -53,8 +51,6 @@ impl ContestPolicy {
             free: MasterSet::ALL,
             ask_all_at: now + poll.most(),
             has_news: false,
-            was_outrun: false,
-            took: Duration::ZERO,
         }
     }
 
@@ -77,14 +73,14 @@ impl ContestPolicy {
         }
     }
 
-    /// Returns for how long this waiter gives way. The rivals need this time to notice that the
-    /// lock is free, and to ask for it.
-    pub(crate) fn time_to_give_way(&self, are_told: bool) -> Duration {
+    /// Returns for how long this waiter gives way after a run. The rivals need this time to notice
+    /// that the lock is free, and to ask for it.
+    pub(crate) fn time_after_run(&self, are_told: bool, precedence: Precedence) -> Duration {
         const LEAST: Duration = Duration::from_millis(5);
-        const MOST: Duration = Duration::from_millis(100);
+        const MOST_IF_POLLED: Duration = Duration::from_millis(200);
         match are_told {
-            true => (self.took * 2).clamp(LEAST, MOST),
-            false => self.pauses.retry.most().min(MOST * 2) + self.took,
+            true => precedence.two_attempts().max(LEAST),
+            false => self.pauses.retry.most().min(MOST_IF_POLLED),
         }
     }
 
@@ -93,11 +89,14 @@ impl ContestPolicy {
     ///
     /// From time to time, all masters are asked at once, because the agreed master may have kept a
     /// key that the other masters have lost.
-    pub(crate) fn asked_first(&self, start: Start, has_rivals: bool, now: LeaseTime) -> MasterSet {
+    pub(crate) fn asked_first(&self, start: Start, history: &History, now: LeaseTime) -> MasterSet {
         let is_one_asked = match start {
             Start::NextInLine => true,
             Start::HandedOver => false, // the commands of this attempt reach all masters first
-            Start::Plain | Start::GaveWay => has_rivals && !(self.was_outrun && self.has_news),
+            Start::Plain | Start::GaveWay if self.has_news => {
+                history.waiter_gives_way() && !history.precedence.was_outrun
+            }
+            Start::Plain | Start::GaveWay => history.are_rivals_likely(),
         };
         match is_one_asked && now < self.ask_all_at {
             true => self.free,
@@ -110,18 +109,26 @@ impl ContestPolicy {
         self.ask_all_at = now + self.pauses.poll.most();
     }
 
-    /// Notes what a denied attempt met, and how long the attempt took. Returns whether the attempt
-    /// met a rival.
-    pub(crate) fn note_denied(&mut self, met: Met<'_>, is_one_asked: bool, took: Duration) -> bool {
-        self.took = took;
+    /// Notes a denied attempt, what it met, whether the agreed master was asked first, and how long
+    /// the attempt took.
+    pub(crate) fn note_denied(
+        &self,
+        met: Met<'_>,
+        is_one_asked: bool,
+        took: Duration,
+        history: &mut History,
+    ) {
+        history.in_a_row = 0;
         let (obstacle, took_some) = met;
         let is_split = *obstacle == Obstacle::Split;
         let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
-        let is_outrun = is_one_asked && is_taken && took_some;
-        self.was_outrun = is_outrun || self.was_outrun && !self.has_news;
         // A client that took the lock long ago is no rival, because a rival asks now or asked just
         // before.
-        is_split || is_taken && (took_some || self.has_news)
+        if is_split || is_taken && (took_some || self.has_news) {
+            history.note(true);
+        }
+        let is_outrun = is_one_asked && is_taken && took_some;
+        (history.precedence).note_denied(self.has_news, is_outrun, took);
     }
 
     /// Returns the wait after an attempt: see [`Pauses::after`].
@@ -139,8 +146,8 @@ impl ContestPolicy {
 
     /// Notes that the wait is over. If there was news, `news` has the masters on which the lock is
     /// likely to be free.
-    pub(crate) fn note_waited(&mut self, wait: Wait, news: Option<MasterSet>) {
-        self.has_news = news.is_some() && wait.pause.is_zero();
+    pub(crate) fn note_waited(&mut self, news: Option<MasterSet>) {
+        self.has_news = news.is_some();
         self.free = news.unwrap_or(MasterSet::NONE);
     }
 }
@@ -166,13 +173,16 @@ mod tests {
         policy_at(LeaseTime::some())
     }
 
-    /// Notes that a wait with this `pause` has ended with news of master 1.
-    fn hear(policy: &mut ContestPolicy, pause: u64) {
-        let wait = Wait {
-            pause: millis(pause),
-            end: millis(500),
-        };
-        policy.note_waited(wait, Some(MasterSet::only(1)));
+    /// Notes that a wait has ended with news of master 1.
+    fn hear(policy: &mut ContestPolicy) {
+        policy.note_waited(Some(MasterSet::only(1)));
+    }
+
+    /// Returns a history without rivals, or one with a rival.
+    fn history(has_rivals: bool) -> History {
+        let mut history = History::default();
+        history.note(has_rivals);
+        history
     }
 
     #[test]
@@ -199,44 +209,55 @@ mod tests {
             (false, Some(true), GaveWay, MasterSet::NONE, MasterSet::ALL),
         ] {
             let mut policy = policy_at(now);
-            hear(&mut policy, 0);
+            hear(&mut policy);
             assert_eq!(policy.begin(has_waited, is_run_over), start);
-            let free = |has_rivals, at| policy.asked_first(start, has_rivals, now + millis(at));
+            let free =
+                |has_rivals, at| policy.asked_first(start, &history(has_rivals), now + millis(at));
             assert_eq!(free(false, 0), alone, "{start:?}");
             assert_eq!(free(true, 1_499), rivals, "{start:?}");
             assert_eq!(free(true, 1_500), MasterSet::NONE, "{start:?}");
             policy.note_all_asked(now + millis(1_500));
             let later = now + millis(2_999);
-            assert_eq!(policy.asked_first(start, true, later), rivals, "{start:?}");
+            assert_eq!(
+                policy.asked_first(start, &history(true), later),
+                rivals,
+                "{start:?}"
+            );
         }
     }
 
     #[test]
+    fn now_and_then_a_waiter_without_rivals_asks_the_agreed_master_after_news() {
+        let (mut policy, now) = (policy(), LeaseTime::some());
+        let mut history = History::default();
+        while !history.waiter_gives_way() {
+            history.note(false);
+        }
+        let free = |policy: &ContestPolicy| policy.asked_first(Start::Plain, &history, now);
+        assert_eq!(free(&policy), MasterSet::NONE);
+        hear(&mut policy);
+        assert_eq!(free(&policy), MasterSet::only(1));
+    }
+
+    #[test]
     fn a_waiter_that_was_outrun_asks_all_at_the_next_news() {
-        let (now, none) = (LeaseTime::some(), MasterSet::NONE);
+        let now = LeaseTime::some();
         for (met, is_one_asked, is_outrun) in [
             ((&HELD, true), true, true),
             ((&Obstacle::Split, true), true, true),
             ((&HELD, false), true, false),
             ((&HELD, true), false, false),
             ((&Obstacle::NoQuorum, true), true, false),
-            ((&Obstacle::OwnerBusy, false), true, false),
         ] {
             let mut policy = policy();
-            policy.note_denied(met, is_one_asked, millis(1));
-            let mut free = |pause| {
-                hear(&mut policy, pause);
-                policy.asked_first(Start::Plain, true, now)
-            };
-            assert_ne!(free(9), none, "{met:?}: not at once");
-            assert_eq!(free(0) == none, is_outrun, "{met:?}");
-            policy.note_denied((&HELD, false), false, millis(1));
-            hear(&mut policy, 0);
-            assert_ne!(
-                policy.asked_first(Start::Plain, true, now),
-                none,
-                "once only"
-            );
+            let mut history = history(true);
+            policy.note_denied(met, is_one_asked, millis(1), &mut history);
+            let free = |policy: &ContestPolicy| policy.asked_first(Start::Plain, &history, now);
+            assert_ne!(free(&policy), MasterSet::NONE, "{met:?}: no news");
+            hear(&mut policy);
+            assert_eq!(free(&policy) == MasterSet::NONE, is_outrun, "{met:?}");
+            policy.note_denied((&HELD, false), true, millis(1), &mut history);
+            assert!(!history.precedence.was_outrun, "once only");
         }
     }
 
@@ -252,23 +273,22 @@ mod tests {
         ] {
             let mut policy = policy();
             if has_news {
-                hear(&mut policy, 0);
+                hear(&mut policy);
             }
-            assert_eq!(
-                policy.note_denied(met, false, millis(1)),
-                is_rival,
-                "{met:?}"
-            );
+            let mut history = History::default();
+            policy.note_denied(met, false, millis(1), &mut history);
+            assert_eq!(history.are_rivals_likely(), is_rival, "{met:?}");
         }
     }
 
     #[test]
     fn a_waiter_gives_way_for_two_attempts_or_for_a_poll_of_the_rivals() {
-        for (took, told, polled) in [(1, 5, 81), (20, 40, 100), (900, 100, 980)] {
-            let mut policy = policy();
-            policy.note_denied((&Obstacle::OwnerBusy, false), false, millis(took));
-            let times = [true, false].map(|are_told| policy.time_to_give_way(are_told));
-            assert_eq!(times, [told, polled].map(millis));
+        for (took, told) in [(1, 5), (20, 40), (900, 100)] {
+            let mut history = History::default();
+            let met = (&Obstacle::OwnerBusy, false);
+            policy().note_denied(met, false, millis(took), &mut history);
+            let time = |are_told| policy().time_after_run(are_told, history.precedence);
+            assert_eq!([true, false].map(time), [told, 80].map(millis));
         }
     }
 

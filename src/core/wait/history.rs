@@ -3,15 +3,22 @@
 
 use std::time::Duration;
 
-use super::contest::Start;
+use super::{contest::Start, precedence::Precedence};
 use crate::core::time::lease::LeaseTime;
 
 /// What this process has found out by its attempts at one lock. A rival is a client of another
 /// process that asks for the lock at the same moment, or that asked just before.
+///
+/// A process that always asks first meets no rival, and cannot see whether others wait in vain. So
+/// it gives way from time to time. If another client then takes the lock, the process has met a
+/// rival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct History {
-    /// The number of further attempts without a rival after which the lock counts as uncontested.
-    until_calm: u8,
+    /// Counts the attempts without a rival, down to 0 and then again from `CALM - 1`.
+    countdown: u8,
+    /// The number of wins since the last denied attempt.
+    pub(super) in_a_row: u32,
+    pub(crate) precedence: Precedence,
     /// `true` if the last waiter had to wait in the queues of the masters. The next waiter is then
     /// likely to wait in them as well, so it joins the queues in its first round.
     pub(crate) was_queued: bool,
@@ -19,19 +26,42 @@ pub(crate) struct History {
 }
 
 impl History {
+    /// A process that only gets the lock after releases of others gives way at each win of this
+    /// number.
+    const CALM: u8 = 6;
+    /// The number of further attempts without a rival after which the lock counts as uncontested.
     const UNTIL_CALM: u8 = 8;
 
     /// Notes an attempt, and whether it has met a rival.
     pub(crate) fn note(&mut self, has_rival: bool) {
-        self.until_calm = match has_rival {
-            true => Self::UNTIL_CALM,
-            false => self.until_calm.saturating_sub(1),
+        self.countdown = match has_rival {
+            true => Self::CALM + Self::UNTIL_CALM,
+            false => self.countdown.checked_sub(1).unwrap_or(Self::CALM - 1),
         };
+    }
+
+    /// Notes an attempt that won a lock without queues on the masters, and how long it took.
+    pub(crate) fn note_won(&mut self, took: Duration) {
+        self.note(false);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        self.precedence.note_won(took);
     }
 
     /// Returns whether the next attempt is likely to meet a rival.
     pub(crate) fn are_rivals_likely(&self) -> bool {
-        self.until_calm > 0
+        self.countdown > Self::CALM
+    }
+
+    /// Returns whether a waiter that has heard of a release gives way to other processes.
+    pub(crate) fn waiter_gives_way(&self) -> bool {
+        self.are_rivals_likely() || self.countdown == 1
+    }
+
+    /// Returns whether a new call gives way to other processes. A process that has met no other
+    /// process does so ever more rarely.
+    pub(crate) fn call_gives_way(&self) -> bool {
+        let is_probe = self.in_a_row >= 8 && self.in_a_row.is_power_of_two();
+        self.are_rivals_likely() || is_probe
     }
 }
 
@@ -106,11 +136,36 @@ mod tests {
         history.note(true);
         for _ in 0..History::UNTIL_CALM {
             assert!(history.are_rivals_likely());
-            history.note(false);
+            assert!(history.waiter_gives_way() && history.call_gives_way());
+            history.note_won(Duration::ZERO);
         }
         assert!(!history.are_rivals_likely());
-        history.note(false);
-        assert!(!history.are_rivals_likely());
+    }
+
+    /// Returns the wins before which `gives_way` is `true`, counted from 0.
+    fn wins(mut history: History, gives_way: impl Fn(&History) -> bool) -> Vec<usize> {
+        let mut wins = Vec::new();
+        for win in 0..40 {
+            if gives_way(&history) {
+                wins.push(win);
+            }
+            history.note_won(Duration::ZERO);
+        }
+        wins
+    }
+
+    #[test]
+    fn a_process_without_rivals_gives_way_from_time_to_time() {
+        let history = History::default();
+        assert_eq!(
+            wins(history, History::waiter_gives_way),
+            [5, 11, 17, 23, 29, 35]
+        );
+        assert_eq!(wins(history, History::call_gives_way), [8, 16, 32]);
+        let mut denied = history;
+        (0..7).for_each(|_| denied.note_won(Duration::ZERO));
+        denied.in_a_row = 0;
+        assert_eq!(wins(denied, History::call_gives_way), [8, 16, 32]);
     }
 
     #[test]

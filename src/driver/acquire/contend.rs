@@ -54,6 +54,8 @@ pub(super) async fn contend(
     };
     if let Some((denied, at)) = first {
         contest.on_denied(&denied, None, at, false).await?;
+    } else if !deadline.is_over() {
+        contest.give_way(None).await;
     }
     contest.win().await
 }
@@ -61,9 +63,10 @@ pub(super) async fn contend(
 /// Notes an attempt that began at `at` and won the lock.
 fn note_win(request: &LockRequest, start: Start, at: LeaseTime) {
     let context = &request.context;
+    let now = clock::now();
     context.local_waiters.history(&request.lock_id, |history| {
-        history.run.note(start, Some(clock::now()));
-        history.note(false);
+        history.run.note(start, Some(now));
+        history.note_won(now.saturating_duration_since(at));
     });
     context.note_reach(true, at);
 }
@@ -124,7 +127,8 @@ impl Contest<'_> {
         let is_run_over = waiter.is_released().then(is_over);
         let start = self.policy.begin(has_waited, is_run_over);
         if start == Start::GaveWay {
-            let end = now + self.policy.time_to_give_way(are_told);
+            let precedence = waiter.history(|history| history.precedence);
+            let end = now + self.policy.time_after_run(are_told, precedence);
             waiter.sleep_until(self.deadline.cap(end)).await;
         }
         start
@@ -134,8 +138,7 @@ impl Contest<'_> {
     /// are asked at once.
     fn choose_agreed(&mut self, start: Start, is_last: bool) -> Option<usize> {
         let (waiter, now) = (&self.waiter, clock::now());
-        let has_rivals = waiter.history(|history| history.are_rivals_likely());
-        let free = self.policy.asked_first(start, has_rivals, now);
+        let free = waiter.history(|history| self.policy.asked_first(start, history, now));
         let agreed = waiter.agreed(free).filter(|_| !is_last);
         match agreed {
             Some(_) => waiter.listen(), // that master reports the next change if it refuses
@@ -155,9 +158,10 @@ impl Contest<'_> {
         let (request, context) = (self.request, &self.request.context);
         let took = clock::now().saturating_duration_since(at);
         let met = denied.met();
-        if self.policy.note_denied(met, agreed.is_some(), took) {
-            self.waiter.history(|history| history.note(true));
-        }
+        (self.waiter).history(|history| {
+            self.policy
+                .note_denied(met, agreed.is_some(), took, history)
+        });
         if let Some(is_reached) = denied.is_reached() {
             context.note_reach(is_reached, at);
         }
@@ -182,6 +186,32 @@ impl Contest<'_> {
         }
         let watching = denied.watching.as_ref();
         let news = self.waiter.wait_for_news(watching, wanted, end).await;
-        self.policy.note_waited(wait, news);
+        self.policy.note_waited(news);
+        if news.is_some() {
+            self.give_way(Some(now)).await;
+        }
+    }
+
+    /// Lets waiters of other processes go first that have missed more releases. `since` is the time
+    /// from which this waiter has waited for a release, or `None` for a new call. If a guard of
+    /// this process has released the lock, this waiter is the first to ask, so it does not give way
+    /// here.
+    async fn give_way(&mut self, since: Option<LeaseTime>) {
+        let (now, random) = (clock::now(), clock::random_u64());
+        let history = self.waiter.history(|history| *history);
+        let gives_way = match since {
+            Some(_) => history.waiter_gives_way(),
+            None => history.call_gives_way(),
+        };
+        if !gives_way {
+            return;
+        }
+        if !history.are_rivals_likely() {
+            // Who takes the lock now is a rival.
+            self.policy.note_waited(Some(MasterSet::ALL));
+        }
+        let waited = since.map(|since| now.saturating_duration_since(since));
+        let time = history.precedence.time(waited, random);
+        self.waiter.pause_until(self.deadline.cap(now + time)).await;
     }
 }

@@ -99,7 +99,7 @@ impl LocalWaiters {
     /// it, and the coordinator's last attempts have met no client of another process.
     pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
         let is_awaited = self.queues.lock().contains_key(lock_id);
-        !is_awaited && !self.history(lock_id, |history| history.are_rivals_likely())
+        !is_awaited && !self.history(lock_id, |history| history.call_gives_way())
     }
 
     /// Notes that a guard of this coordinator has just posted its release. From now on, the

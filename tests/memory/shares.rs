@@ -1,0 +1,199 @@
+//! The shares of processes that want one mutex, with regular holds and pauses.
+
+use std::{
+    fmt::Write as _,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use quorlock::{Coordinator, MemoryMaster};
+use testkit::random::Random;
+use tokio::{
+    runtime,
+    task::JoinSet,
+    time::{Instant, sleep, timeout_at},
+};
+
+use crate::{
+    links::{Latency, linked},
+    world::{millis, seconds},
+};
+
+/// What a process does again and again: it acquires the lock, holds it, and pauses, each for some
+/// milliseconds.
+#[derive(Clone, Copy)]
+struct Process {
+    hold: u64,
+    pause: u64,
+    /// `true` if the times are random, from half of the given ones to three halves.
+    is_random: bool,
+}
+
+struct Pattern {
+    name: &'static str,
+    processes: Vec<Process>,
+}
+
+/// The times in one direction in microseconds.
+const LATENCIES: [(u64, u64); 4] = [(0, 0), (300, 300), (100, 900), (2_000, 6_000)];
+
+fn pattern(name: &'static str, hold: u64, pauses: &[u64], is_random: bool) -> Pattern {
+    let process = |&pause| Process {
+        hold,
+        pause,
+        is_random,
+    };
+    Pattern {
+        name,
+        processes: pauses.iter().map(process).collect(),
+    }
+}
+
+fn patterns() -> Vec<Pattern> {
+    let pauses: Vec<_> = (1..=10).map(|pause| pause * 100).collect();
+    let mut different = pattern("different holds", 1_000, &[100; 3], false);
+    (different.processes[0].hold, different.processes[2].hold) = (100, 3_000);
+    vec![
+        pattern("one pauses longer", 1_000, &[100, 100, 500], false),
+        pattern("two pause longer", 1_000, &[100, 500, 500], false),
+        pattern("all pauses differ", 1_000, &[100, 300, 500], false),
+        pattern("three alike", 1_000, &[500; 3], false),
+        pattern("200 ms", 200, &[20, 50, 100], false),
+        pattern("50 ms", 50, &[5, 20, 20], false),
+        pattern("no pauses", 20, &[0; 3], false),
+        pattern("one does not pause", 50, &[0, 20, 20], false),
+        pattern("one hardly pauses", 50, &[1, 20, 20], false),
+        pattern("five alike", 20, &[20; 5], false),
+        pattern("four alike", 5_000, &[1_000; 4], false),
+        pattern("ten", 1_000, &pauses, false),
+        different,
+        pattern("three at random", 1_000, &[300; 3], true),
+        pattern("five at random", 100, &[50; 5], true),
+        pattern("ten at random", 1_000, &[300; 10], true),
+    ]
+}
+
+/// Returns the acquisitions of each process within this time, and the longest wait.
+async fn contest(
+    processes: &[Process],
+    (least, most): (u64, u64),
+    lasts: Duration,
+    seed: u64,
+) -> (Vec<usize>, Duration) {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let latency = Latency::one_way(Duration::from_micros(least), Duration::from_micros(most));
+    let mut tasks = JoinSet::new();
+    for (number, &process) in (1..).zip(processes) {
+        let seed = seed * 100 + number;
+        let links = masters.iter().zip(0..);
+        let linked = links.map(|(master, i)| linked(master, &latency, seed * 1_000 + i * 100));
+        let locks = match most {
+            0 => Coordinator::new(masters.iter().map(MemoryMaster::for_another_process)),
+            _ => Coordinator::new(linked),
+        };
+        let locks = locks.unwrap();
+        tasks.spawn(async move {
+            locks.all_ready(seconds(3)).await.unwrap();
+            let mut random = Random::new(seed);
+            let end = Instant::now() + lasts;
+            let (mut count, mut longest) = (0, Duration::ZERO);
+            sleep(millis(number * 7)).await;
+            while Instant::now() < end {
+                let start = Instant::now();
+                let acquired = timeout_at(end, locks.mutex("r").acquire()).await;
+                longest = longest.max(start.elapsed());
+                let Ok(guard) = acquired else { break };
+                let mut time = |time| match process.is_random {
+                    true => millis(time / 2 + random.below(time + 1)),
+                    false => millis(time),
+                };
+                sleep(time(process.hold)).await;
+                drop(guard.unwrap());
+                sleep(time(process.pause)).await;
+                count += 1;
+            }
+            (number, count, longest)
+        });
+    }
+    let mut all = tasks.join_all().await;
+    all.sort_unstable();
+    let longest = all.iter().map(|(.., longest)| *longest).max().unwrap();
+    (
+        all.into_iter().map(|(_, count, _)| count).collect(),
+        longest,
+    )
+}
+
+/// Fails unless each process gets at least half of an equal share, and no wait is longer than three
+/// times the time that all processes need to hold the lock once and to pause, or six times if one of
+/// them does not pause.
+fn check(name: &str, at: &[(u64, u64)], lasts: Duration, seed: u64) {
+    let patterns = patterns();
+    let pattern = patterns
+        .iter()
+        .find(|pattern| pattern.name == name)
+        .unwrap();
+    let processes = &pattern.processes;
+    let cycle = processes.iter().map(|process| process.hold + process.pause);
+    // A process that does not pause gets the lock eight times before it looks for others.
+    let is_greedy = processes.iter().any(|process| process.pause < 5);
+    let times = if is_greedy { 6 } else { 3 };
+    let bound = millis(cycle.max().unwrap() * processes.len() as u64 * times);
+    for &latency in at {
+        let runtime = runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let (counts, longest) = runtime.block_on(contest(processes, latency, lasts, seed));
+        let total: usize = counts.iter().sum();
+        let equal = total as f64 / processes.len() as f64;
+        let share = *counts.iter().min().unwrap() as f64 / equal;
+        let shown = format!("{name}, {latency:?}: {counts:?}, least share {share:.2}, {longest:?}");
+        println!("{shown}");
+        assert!(
+            share >= 0.5 && longest <= bound,
+            "{shown}, allowed {bound:?}"
+        );
+    }
+}
+
+#[test]
+fn the_third_process_with_regular_holds_gets_its_share() {
+    check("one pauses longer", &LATENCIES, seconds(90), 1);
+    check("three alike", &LATENCIES[..2], seconds(90), 2);
+    check("200 ms", &LATENCIES, seconds(20), 3);
+}
+
+#[test]
+fn of_five_processes_with_short_or_random_holds_each_gets_its_share() {
+    check("five alike", &LATENCIES[..3], seconds(5), 1);
+    check("five at random", &LATENCIES[..3], seconds(20), 2);
+}
+
+#[test]
+fn a_process_that_does_not_pause_leaves_the_others_their_shares() {
+    check("no pauses", &LATENCIES, seconds(5), 1);
+    check("one does not pause", &LATENCIES, seconds(5), 2);
+    check("one hardly pauses", &LATENCIES, seconds(5), 3);
+}
+
+/// The pauses of one process are shorter than a round trip at the longest latency, so that process
+/// counts as one that does not pause.
+#[test]
+#[ignore = "all patterns, for two minutes in an optimised build"]
+fn in_every_pattern_each_process_gets_its_share() {
+    let mut failed = String::new();
+    for (pattern, seed) in patterns().iter().zip(1..) {
+        for latency in LATENCIES {
+            if pattern.name == "50 ms" && latency == LATENCIES[3] {
+                continue;
+            }
+            let run = || check(pattern.name, &[latency], seconds(300), seed);
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                let _ = writeln!(failed, "{} at {latency:?}", pattern.name);
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{failed}");
+}
