@@ -92,6 +92,11 @@ pub(super) struct LockCommand<'a> {
     pub(super) by: Option<By<'a>>,
     /// The slot that the sender has or wants.
     pub(super) slot: Option<Slot>,
+    /// The ticket of a waiter. Each waiter of an owner has one of its own.
+    pub(super) ticket: Option<&'a [u8]>,
+    /// Whether the words say that the command puts the key of a held lock back. Those of a
+    /// reentrant lock do not say so, and those of a fair lock are the same.
+    pub(super) ignores_waiters: bool,
 }
 
 /// The sender of a command.
@@ -118,6 +123,7 @@ impl<'a> LockCommand<'a> {
             return None;
         }
         let (mut kind, mut slot) = (Kind::Mutex, None);
+        let (mut ticket, mut ignores_waiters) = (None, false);
         let (verb, key, by) = match *words {
             [b"SET", key, token, ..] => (Verb::Acquire, key, Some(By::Token(token))),
             [b"DELEX", key, _, token] | [b"DELIFEQ", key, token] => {
@@ -137,7 +143,11 @@ impl<'a> LockCommand<'a> {
                 let by = match *arguments {
                     _ if of == "shared" => None,
                     [token, ..] if kind == Kind::Mutex => Some(By::Token(token)),
-                    [owner, attempt, ..] => Some(By::Owner(owner, attempt)),
+                    [owner, attempt, ref rest @ ..] => {
+                        ticket = rest.iter().copied().find(|word| word.ends_with(owner));
+                        ignores_waiters = rest.contains(&b"-1".as_slice());
+                        Some(By::Owner(owner, attempt))
+                    }
                     _ => None,
                 };
                 (verb, key, by)
@@ -150,6 +160,8 @@ impl<'a> LockCommand<'a> {
             key: str::from_utf8(key).ok()?,
             by,
             slot: slot.and_then(|slot| Slot::new(slot as u16)),
+            ticket,
+            ignores_waiters,
         })
     }
 
@@ -246,6 +258,14 @@ mod tests {
                 let shown = format!("{kind} {}", Shown(&words));
                 assert_eq!((read.verb, read.key), (expected, "r"), "{shown}");
                 assert!(read.by == by, "{shown}");
+                let ignores = matches!(kind, Kind::ReadWrite | Kind::Semaphore);
+                assert_eq!(
+                    read.ignores_waiters,
+                    ignores && verb == Verb::Heal,
+                    "{shown}"
+                );
+                let waits = kind.has_queue() && verb == Verb::Acquire;
+                assert!(read.ticket.is_some() || !waits, "{shown}");
             }
         }
     }

@@ -304,10 +304,9 @@ impl World {
         let Some(sent) = LockCommand::read(words) else {
             return;
         };
-        let rounds = self.hurry.note(master, &sent, now);
-        if rounds == Hurry::MOST + 1 {
+        if let Some(rounds) = self.hurry.note(master, &sent, now) {
             self.violate(Rule::Pause, || {
-                format!("a claim of place {process} makes {rounds} rounds without a pause")
+                format!("an owner of place {process} makes {rounds} rounds without a pause")
             });
         }
     }
