@@ -2,7 +2,10 @@
 
 use std::{iter, sync::Arc, time::Duration};
 
-use quorlock::{Builder, Coordinator, Fault, Guard, MasterSpec, MemoryMaster, Quarantine};
+use quorlock::{
+    Builder, Coordinator, Fault, Guard, LockState, MasterSpec, MemoryMaster, Quarantine,
+};
+use testkit::captured_log::CapturedLog;
 use tokio::{
     spawn,
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
@@ -153,6 +156,26 @@ async fn a_renewal_is_tried_again_before_a_long_node_timeout_ends() {
         sleep(ttl * 2).await;
         guard.ensure_held().unwrap();
     }
+}
+
+/// Each renewal fails only after later ones have begun.
+#[tokio::test(start_paused = true)]
+async fn a_lock_is_in_doubt_before_it_is_lost_while_the_node_timeout_is_long() {
+    let latency = Latency::of_round_trip(millis(300));
+    let world = over_one(&latency).await;
+    let lock = world.locks.mutex(NAME).ttl(seconds(3));
+    let guard = lock.try_acquire().await.unwrap();
+    let (said, _listening) = CapturedLog::listen();
+    world.inject_all(&Fault::Hang);
+    let until = Instant::from_std(guard.valid_until());
+    sleep_until(until - millis(200)).await;
+    assert_eq!(guard.state(), LockState::InDoubt);
+    guard.lost().await;
+    let lines = said.take();
+    let doubts = (lines.iter()).filter(|(_, line)| line.contains("lock in doubt"));
+    let doubts: Vec<_> = doubts.collect();
+    assert_eq!(doubts.len(), 1, "{lines:?}");
+    assert!(doubts[0].1.contains("no answer in"), "{doubts:?}");
 }
 
 /// Returns when the first renewal is due.

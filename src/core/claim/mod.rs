@@ -61,8 +61,8 @@ pub(crate) struct ClaimStep<'a> {
 /// A change of a lock that was won.
 #[derive(Debug)]
 pub(crate) enum Notice {
-    /// The last renewal or extension has failed, and the next one begins. The lock is still valid
-    /// for the time `remaining`.
+    /// A renewal or an extension has failed, and the next one begins or has begun before. The lock
+    /// is still valid for the time `remaining`.
     InDoubt {
         remaining: Duration,
     },
@@ -107,8 +107,8 @@ pub(crate) struct ClaimState {
 
 /// The phase of a claim. A claim never goes back to an earlier phase.
 ///
-/// A lock that is in doubt is in the phase `Held`. The newest round shows the doubt, because a
-/// round that fails does not change the claim.
+/// A lock that is in doubt is in the phase `Held`. If the newest round has failed, this round shows
+/// the doubt.
 #[derive(Debug)]
 enum Phase {
     /// A round asks for the lock. Even if the round was won, the caller has not seen the outcome
@@ -335,6 +335,11 @@ pub(crate) struct Leave {
 }
 
 impl Held {
+    /// Returns whether no extension that began at `start` or later is confirmed.
+    fn is_after_confirmed(&self, start: LeaseTime) -> bool {
+        self.confirmed.is_none_or(|confirmed| start > confirmed)
+    }
+
     /// Returns why the lock is lost when `lease` ends. If the renewer has missed a retry, also
     /// returns how late the renewer is at `now`. The renewer only waits for the time of its next
     /// look, so if it is that late, the runtime probably did not run.

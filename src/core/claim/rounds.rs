@@ -200,10 +200,9 @@ impl ClaimState {
 
     /// Asks all masters to extend the lock and to set the depth. `None` if the lock is not held.
     pub(crate) fn extend(&mut self, step: &mut ClaimStep<'_>, ttl: Ttl) -> Option<Command> {
-        let held = self.held_at(step)?;
-        if has_failed(step.newest) && !mem::replace(&mut held.in_doubt, true) {
-            let remaining = self.lease.remaining(step.now);
-            step.notice = Some(Notice::InDoubt { remaining });
+        self.held_at(step)?;
+        if has_failed(step.newest) {
+            self.doubt(step);
         }
         // A majority counts only if it is complete before the old lease ends. Between that end and
         // a later majority, another client may have held the lock.
@@ -298,6 +297,10 @@ impl ClaimState {
                 self.disowned(step, start);
                 None
             }
+            Effect::Failed => {
+                self.failed(step, start);
+                None
+            }
             Effect::Heal(gone) => self.heal(step, gone, ttl),
             Effect::Renewed(gone) => {
                 self.confirmed(step, start, ttl);
@@ -311,9 +314,32 @@ impl ClaimState {
     fn disowned(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime) {
         let is_newest = start >= step.newest.start();
         if let Some(held) = self.held_at(step)
-            && (is_newest || held.confirmed.is_none_or(|confirmed| start > confirmed))
+            && (is_newest || held.is_after_confirmed(start))
         {
             self.lose(step, LostReason::Disowned);
+        }
+    }
+
+    /// Notes that an extension that began at `start` has found no majority in time. The newest
+    /// round needs no note, because it shows that itself. But if each extension fails only after
+    /// the next one has begun, the newest round never shows a failure.
+    fn failed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime) {
+        if let Phase::Held(held) = &self.phase
+            && self.lease.is_valid(step.now)
+            && held.is_after_confirmed(start)
+            && !has_failed(step.newest)
+        {
+            self.doubt(step);
+        }
+    }
+
+    /// Notes that an extension before the newest round has failed.
+    fn doubt(&mut self, step: &mut ClaimStep<'_>) {
+        if let Phase::Held(held) = &mut self.phase
+            && !mem::replace(&mut held.in_doubt, true)
+        {
+            let remaining = self.lease.remaining(step.now);
+            step.notice = Some(Notice::InDoubt { remaining });
         }
     }
 
@@ -379,6 +405,8 @@ pub(crate) struct NextRound {
 pub(crate) enum Effect {
     /// A majority of at least one set says that the caller does not hold the lock.
     Disowned,
+    /// This vote has decided that there is no majority in time.
+    Failed,
     /// A majority had confirmed the extension before this vote. The masters in this set lost the
     /// key.
     Heal(MasterSet),
@@ -396,6 +424,9 @@ impl Effect {
             Outcome::Won if before != Outcome::Won => Some(Self::Renewed(gone)),
             Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),
             Outcome::NoMajority if round.is_disowned() => Some(Self::Disowned),
+            Outcome::NoMajority | Outcome::TooLate if before == Outcome::Pending => {
+                Some(Self::Failed)
+            }
             Outcome::Won | Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => None,
         }
     }
@@ -439,7 +470,8 @@ mod tests {
 
     #[test]
     fn effect_table() {
-        let (disowned, only) = (Some(Effect::Disowned), MasterSet::only);
+        let (disowned, failed) = (Some(Effect::Disowned), Some(Effect::Failed));
+        let only = MasterSet::only;
         let heal = |gone| Some(Effect::Heal(gone));
         let renewed = |gone| Some(Effect::Renewed(gone));
         for (letters, expected) in [
@@ -448,8 +480,9 @@ mod tests {
             ("ggn", vec![None, renewed(MasterSet::NONE), heal(only(2))]),
             ("ggh", vec![None, renewed(MasterSet::NONE), None]),
             ("nhg", vec![None, disowned, disowned]),
-            ("nfg", vec![None, None, None]),
-            ("fhn", vec![None, None, disowned]),
+            ("nfg", vec![None, failed, None]),
+            ("ffg", vec![None, failed, None]),
+            ("fhn", vec![None, failed, disowned]),
         ] {
             assert_eq!(effects(letters), expected, "{letters}");
         }

@@ -205,6 +205,22 @@ late answers to a renewal count
     +390 due          | timer 6000
     leave             | ended, release 012, owed until 12062 by 012
 
+a renewal that fails after the next one began puts the lock in doubt, too
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    +450 due          | extend 012 by 9002 depth 1, timer 3900
+    ^f0 ^f1 look      | doubt, in doubt
+    ^f2 +450 due      | extend 012 by 9002 depth 1, timer 4350
+    ^f0 ^f1 look      | in doubt
+    g0 g1 look        | renewed 9000, no doubt, held
+
+a renewal that fails after a later one was confirmed puts nothing in doubt
+    held:m            |
+    +3000 due         | extend 012 by 9002 depth 1, timer 3450
+    +450 due          | extend 012 by 9002 depth 1, timer 3900
+    g0 g1             | renewed 9000
+    ^f0 ^f1 look      | held
+
 late answers count after the next renewal, too
     held:m            |
     +3000 due f0 f1   | extend 012 by 9002 depth 1, timer 3450

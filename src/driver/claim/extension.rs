@@ -44,14 +44,16 @@ pub(crate) struct Extension {
 impl VoteCounter for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked.
     fn count(&self, master: usize, vote: SlotVote, now: Instant) {
-        // A failure has no consequences, so the claim need not be locked.
+        // Other failures than the deciding one have no consequences, so the claim need not be
+        // locked.
         let is_answer = vote.vote.is_answer();
         let (effect, outcome) = self
             .round
             .count_and_look(master, vote, now, |round, before| {
                 let effect = Effect::of_vote(round, before, master);
                 let outcome = outcome_word(before, round.outcome());
-                (effect.filter(|_| is_answer), outcome)
+                let counts = |effect: &Effect| is_answer || *effect == Effect::Failed;
+                (effect.filter(counts), outcome)
             });
         if let Some(effect) = effect
             && let Some(claim) = self.claim.upgrade()
@@ -221,6 +223,9 @@ impl Claim {
         let (round, ttl) = (&extension.round, extension.ttl);
         let start = round.read(Round::start);
         let mut locked = self.lock();
+        if effect == Effect::Failed {
+            locked.retired = Some(round.clone());
+        }
         let heal = locked.take_step(|claim, step| claim.apply(step, effect, start, ttl));
         if let Some((to, command)) = heal {
             locked.post(to, command, HealVoteCounter::new(round.clone(), self, ttl));

@@ -233,8 +233,7 @@ impl Claim {
         look(&self.protected.lock().state)
     }
 
-    /// Announces a change. `retired` is the round before the newest one, if the change came with a
-    /// new round.
+    /// Announces a change. `retired` is the round that has put the lock in doubt, if one has.
     fn announce(&self, notice: Notice, retired: Option<&LiveRound>) {
         let (observer, lock) = (&self.context.observer, &self.terms.lock_id);
         let (name, hold) = (self.name(), self.hold_span());
@@ -282,8 +281,9 @@ struct Locked<'a> {
     monotonic: Instant,
     /// A change to announce.
     notice: Option<Notice>,
-    /// The round before the newest one. Dropping the round drops wakers. This field is declared
-    /// after `protected`, so it is dropped after the unlock.
+    /// A round before the newest one: the last one when a new one was opened, or one that has
+    /// failed. Dropping the round drops wakers. This field is declared after `protected`, so it is
+    /// dropped after the unlock.
     retired: Option<Arc<LiveRound>>,
 }
 
