@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::{
     recorder::Caller,
-    world::{NAME, World, seconds},
+    world::{NAME, World, delay, millis, seconds, valid},
 };
 
 /// Runs `test` with a recorder of its own, and with a paused clock.
@@ -238,6 +238,23 @@ fn the_life_of_a_lock_is_counted() {
         let of_two = world.locks.mutex_all([NAME, "another"]).try_acquire().await;
         Scrape::of(handle).assert(&[(r#"guards{kind="mutex"}"#, 1.0)]);
         drop(of_two.unwrap());
+    });
+}
+
+/// The answers to the only renewal come after the node timeout.
+#[test]
+fn a_renewal_that_late_answers_confirm_is_counted_as_failed_before() {
+    recorded(async |handle| {
+        let world = World::new(3).await;
+        let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+        world.inject_all(&delay(70));
+        sleep(valid(seconds(10)) / 3 + millis(60)).await;
+        let of = |outcome| format!("renewals_total{{outcome=\"{outcome}\"}}");
+        let [failed, late, confirmed] = ["failed", "confirmed_late", "confirmed"].map(of);
+        Scrape::of(handle).assert(&[(&failed, 1.0), (&late, 0.0)]);
+        sleep(millis(20)).await;
+        Scrape::of(handle).assert(&[(&failed, 1.0), (&late, 1.0), (&confirmed, 0.0)]);
+        assert!(guard.remaining() > seconds(9));
     });
 }
 

@@ -14,7 +14,7 @@ use tracing::{
     span, subscriber,
 };
 
-use crate::world::{NAME, World, seconds};
+use crate::world::{NAME, World, delay, seconds};
 
 /// A subscriber that writes down what happens to the spans of this crate, and which span an event
 /// is in.
@@ -155,6 +155,29 @@ async fn acquisitions_holds_and_renewals_are_spans() {
                 "hold end=\"released\"",
                 "lock released, in hold",
                 "hold ends",
+            ]
+        );
+    })
+    .await;
+}
+
+/// The answers to the renewal come after the node timeout.
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_renewal_that_failed_lasts_until_late_answers_confirm_it() {
+    noted(async |notes| {
+        let world = World::new(3).await;
+        let _guard = world.locks.mutex(NAME).acquire().await.unwrap();
+        world.inject_all(&delay(70));
+        notes.take();
+        sleep(seconds(4)).await; // one renewal
+        assert_eq!(
+            notes.take(),
+            [
+                "renew begins in hold",
+                "renew outcome=\"failed\"",
+                "lock renewed, in hold",
+                "renew outcome=\"confirmed_late\"",
+                "renew ends",
             ]
         );
     })
