@@ -39,7 +39,7 @@ use crate::{
         vote::{Verb, obstacle::Obstacle, round::Round},
         wait::reach::Reach,
     },
-    master::{Mailbox, Supervisor},
+    master::{HealthBoard, Mailbox, Supervisor},
     panics::shielded,
 };
 
@@ -111,18 +111,19 @@ impl Context {
         Ok(())
     }
 
-    /// Makes all requests of this process fail at once, if it was forked from the one that has the
-    /// tasks. A call that would wait for votes without [`check_open`](Self::check_open) calls this
-    /// method before it waits, because no task casts them.
-    pub(crate) fn notice_fork(&self) {
-        if self.timers.are_in_parent() {
-            self.masters.close();
-        }
+    /// Returns whether this process was forked from the one that has the tasks. A call looks here
+    /// or at [`check_open`](Self::check_open) before it locks a mutex: see
+    /// [`HomeProcess`](super::time::home::HomeProcess).
+    pub(crate) fn is_forked(&self) -> bool {
+        self.timers.home.is_parent()
     }
 
     /// Refuses new acquisitions. Wakes all waiters, to make them notice the close.
     pub(crate) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+        if self.is_forked() {
+            return;
+        }
         self.local_waiters.wake_all();
         self.masters.wake_all();
     }
@@ -130,6 +131,9 @@ impl Context {
     /// Waits until all releases are delivered, or until the keys that these releases delete have
     /// expired.
     pub(crate) async fn delivered(&self) {
+        if self.is_forked() {
+            return;
+        }
         self.pending_releases.delivered(&self.timers).await;
     }
 
@@ -152,6 +156,21 @@ impl Context {
     /// Opens a round with the verb `verb`. The round begins at `now`, and has no time limit.
     pub(crate) fn open_round(&self, verb: Verb, now: LeaseTime) -> Arc<LiveRound> {
         let round = Round::open(verb, self.masters.quorum(), now, None);
+        LiveRound::open(round, &self.observer)
+    }
+
+    /// Returns the state of each master. After a fork, the states are those of a closed coordinator.
+    pub(crate) fn health(&self) -> Vec<MasterHealth> {
+        if self.is_forked() {
+            return HealthBoard::closed_states(self.masters.roster(), self.config.label.as_ref());
+        }
+        self.masters.health.read()
+    }
+
+    /// Returns a round in which every master has failed, for a call [after a
+    /// fork](Self::is_forked).
+    pub(crate) fn closed_round(&self, verb: Verb) -> Arc<LiveRound> {
+        let round = Round::closed(verb, self.masters.quorum(), clock::now());
         LiveRound::open(round, &self.observer)
     }
 
@@ -224,7 +243,10 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        self.renewer.close();
+        if !self.is_forked() {
+            self.renewer.close();
+            self.masters.abandon();
+        }
     }
 }
 

@@ -24,8 +24,7 @@ use crate::{
     master::{HealthBoard, Listener, Mailbox, Request, Supervisor, Topic, VoteCounter},
 };
 
-/// The masters of a coordinator. After this value is dropped, the supervisors deliver everything
-/// that was posted, and end.
+/// The masters of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Masters {
     roster: Arc<Roster>,
@@ -124,10 +123,11 @@ impl Masters {
         }
     }
 
-    /// Casts failures for all requests that no supervisor has taken. Later requests fail at once.
-    pub(crate) fn close(&self) {
+    /// Notes that nothing will be posted any more. The supervisors deliver everything that was
+    /// posted, and end.
+    pub(crate) fn abandon(&self) {
         for mailbox in &self.mailboxes {
-            mailbox.close(clock::monotonic());
+            mailbox.abandon();
         }
     }
 
@@ -201,14 +201,6 @@ impl Masters {
     pub(crate) fn listeners(&self) -> usize {
         let mailboxes = self.mailboxes.iter();
         mailboxes.map(|mailbox| mailbox.listeners()).sum()
-    }
-}
-
-impl Drop for Masters {
-    fn drop(&mut self) {
-        for mailbox in &self.mailboxes {
-            mailbox.abandon();
-        }
     }
 }
 

@@ -241,7 +241,7 @@ impl Guard {
     /// extension or renewal. Masters that are slower than the majority may not have voted yet. A
     /// later call returns their votes, too.
     pub fn votes(&self) -> Votes {
-        newest_votes(self.weakest())
+        self.weakest().newest_votes()
     }
 
     /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
@@ -387,12 +387,8 @@ fn lost_error(claim: &Claim, reason: LostReason) -> LostError {
         name: claim.name().clone(),
         reason,
         stalled: claim.stalled(),
-        votes: newest_votes(claim),
+        votes: claim.newest_votes(),
     }
-}
-
-fn newest_votes(claim: &Claim) -> Votes {
-    claim.votes(&claim.newest_round())
 }
 
 impl fmt::Debug for Guard {

@@ -97,27 +97,15 @@ impl HealthBoard {
     /// Returns a board for the masters of the coordinator with this `label`.
     pub(crate) fn new(roster: &Roster, label: Option<&Arc<str>>, now: fn() -> Instant) -> Self {
         let since = now();
-        let entry = |(master, membership): (&Arc<str>, Membership)| Entry {
-            known: MasterHealth {
-                label: label.cloned(),
-                master: master.clone(),
-                membership,
-                state: MasterState::Connecting,
-                age: Duration::ZERO,
-                round_trip: None,
-                failures: 0,
-                quarantine: None,
-                quarantine_reason: None,
-                error: None,
-                last_heard: None,
-                refusal: None,
-            },
+        let entry = |known| Entry {
+            known,
             since,
             quarantined_until: None,
             errors: OutageLog::default(),
             last_heard: LastHeard::default(),
         };
-        let entries = roster.members().map(entry).collect();
+        let states = states(roster, label, &MasterState::Connecting);
+        let entries = states.map(entry).collect();
         let observer = |(master, membership): (&Arc<str>, Membership)| {
             MasterObserver::new(label.cloned(), master.clone(), membership)
         };
@@ -127,6 +115,11 @@ impl HealthBoard {
             now,
             entries: Arc::new(watch::Sender::new(entries)),
         }
+    }
+
+    /// Returns the states of the masters of a coordinator whose tasks have ended.
+    pub(crate) fn closed_states(roster: &Roster, label: Option<&Arc<str>>) -> Vec<MasterHealth> {
+        states(roster, label, &MasterState::Closed).collect()
     }
 
     /// Returns the states of all masters, in the order in which the masters were configured.
@@ -268,4 +261,28 @@ impl HealthBoard {
         });
         self.observers[master].set_can_vote(can_vote);
     }
+}
+
+/// Returns the health of masters in this state about which no more is known.
+fn states(
+    roster: &Roster,
+    label: Option<&Arc<str>>,
+    state: &MasterState,
+) -> impl Iterator<Item = MasterHealth> {
+    roster
+        .members()
+        .map(move |(master, membership)| MasterHealth {
+            label: label.cloned(),
+            master: master.clone(),
+            membership,
+            state: state.clone(),
+            age: Duration::ZERO,
+            round_trip: None,
+            failures: 0,
+            quarantine: None,
+            quarantine_reason: None,
+            error: None,
+            last_heard: None,
+            refusal: None,
+        })
 }

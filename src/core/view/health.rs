@@ -98,7 +98,7 @@ impl fmt::Display for MasterHealth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MasterState {
-    /// The coordinator was dropped, or its runtime has shut down.
+    /// The coordinator was dropped, its runtime has shut down, or this process was forked.
     Closed,
     /// There is a connection.
     Connected,

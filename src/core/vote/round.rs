@@ -5,7 +5,7 @@ use std::{iter, num::NonZeroU32, time::Duration};
 use smallvec::SmallVec;
 
 use super::{
-    MasterSet, Slot, SlotVote, Verb, Vote,
+    Failure, MasterSet, Slot, SlotVote, Verb, Vote,
     quorum::{Outcome, Quorum},
 };
 use crate::core::time::lease::LeaseTime;
@@ -57,6 +57,15 @@ impl Round {
             outcome: Outcome::Pending,
             queues: false,
         }
+    }
+
+    /// Returns a round in which every master has failed, because no task asks the masters.
+    pub(crate) fn closed(verb: Verb, quorum: &Quorum, start: LeaseTime) -> Self {
+        let mut round = Self::open(verb, quorum, start, None);
+        for master in quorum.masters().iter() {
+            round.count_vote(master, Vote::Fail(Failure::Closed), start);
+        }
+        round
     }
 
     /// Marks this round as one that joins the queues: every master that refuses the round puts the

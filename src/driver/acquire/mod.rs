@@ -57,6 +57,7 @@ pub(crate) async fn acquire(
     let _waiter = request.context.observer.count_waiter(&request.lock_id);
     let (call, deadline) = (Call::begin(request), Deadline::new(limit));
     let acquired = async {
+        request.context.check_open()?; // before a mutex is locked
         match &request.owner {
             Some(owner) => acquire_owned(request, owner, &deadline).await,
             None => contend(request, &deadline).await,

@@ -113,6 +113,9 @@ impl<'a> Prefix<'a> {
         // After a wait, the next locks may be contended, too. Taking and returning them would
         // disturb other clients, so only one lock is tried at first.
         let mut most = self.requests.len();
+        if let Some(first) = self.requests.first() {
+            first.context.check_open()?; // before a mutex is locked
+        }
         loop {
             let is_last = deadline.is_over();
             let most_now = if is_last { usize::MAX } else { self.calm(most) };

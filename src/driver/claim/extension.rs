@@ -17,7 +17,7 @@ use crate::{
         protocol::{command::Command, name::LockId},
         time::lease::{LeaseTime, Ttl},
         view::lock_state::{LockState, LostReason},
-        vote::{MasterSet, SlotVote, quorum::Outcome, round::Round},
+        vote::{MasterSet, SlotVote, Verb, quorum::Outcome, round::Round},
     },
     driver::{
         live_round::LiveRound,
@@ -118,6 +118,13 @@ impl Claim {
     ) -> Result<Option<Arc<Extension>>, ExtendError> {
         let config = &self.context.config;
         let ttl = config.ttl(ttl)?;
+        if self.context.is_forked() {
+            return Err(ExtendError::NoQuorum {
+                name: self.name().clone(),
+                remaining: Duration::ZERO,
+                votes: self.votes(&self.context.closed_round(Verb::Extend)),
+            });
+        }
         let mut locked = self.lock();
         match locked.take_step(|claim, step| claim.extend(step, ttl)) {
             Some(command) => Ok(Some(self.post_extension(locked, command, ttl, false))),
@@ -144,6 +151,9 @@ impl Claim {
     /// Lets other clients share a level that has excluded them. If no other level excludes them,
     /// posts an extension that tells the masters to share the lock.
     pub(super) fn downgrade(self: &Arc<Self>) {
+        if self.context.is_forked() {
+            return;
+        }
         let mut locked = self.lock();
         if let Some(command) = locked.take_step(ClaimState::downgrade) {
             self.post_extension(locked, command, self.terms.ttl, false);
@@ -152,7 +162,6 @@ impl Claim {
 
     /// Waits for the outcome of an extension.
     pub(crate) async fn confirm_extension(&self, extension: &Extension) -> Result<(), ExtendError> {
-        self.context.notice_fork();
         let round = &extension.round;
         let name = || self.name().clone();
         let mut outcome = round.decided().await;

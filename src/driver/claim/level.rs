@@ -80,7 +80,12 @@ impl Claim {
     /// Removes one level. Removing the last level releases the lock on all masters that may have
     /// the key. The release arrives after all earlier requests of this claim. A master that cannot
     /// be reached now is owed the release: it gets the release on a later connection.
+    ///
+    /// After a fork, does nothing: the lock belongs to the parent.
     fn leave(&self, access: Access, watch: bool) -> Arc<LiveRound> {
+        if self.context.is_forked() {
+            return self.context.closed_round(Verb::Release);
+        }
         let mut locked = self.lock();
         let newest = locked.protected.newest.clone();
         let leave = locked.take_step(|claim, step| claim.leave(step, access));
@@ -115,7 +120,6 @@ impl Claim {
 
     /// Waits until a majority has confirmed `release`, which removes a level.
     pub(crate) async fn confirm_release(&self, release: &LiveRound) -> Result<(), ReleaseError> {
-        self.context.notice_fork();
         if release.decided().await == Outcome::Won {
             return Ok(());
         }

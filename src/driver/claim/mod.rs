@@ -30,7 +30,7 @@ use crate::{
         protocol::command::Command,
         time::lease::LeaseTime,
         view::lock_state::{LockState, LostReason},
-        vote::{MasterSet, Slot, votes::Votes},
+        vote::{MasterSet, Slot, Verb, votes::Votes},
     },
     master::VoteCounter,
     meter::Counted,
@@ -79,6 +79,14 @@ impl Claim {
         self.protected.lock().newest.clone()
     }
 
+    /// Returns the votes in the newest round.
+    pub(crate) fn newest_votes(&self) -> Votes {
+        if self.context.is_forked() {
+            return self.votes(&self.context.closed_round(Verb::Extend));
+        }
+        self.votes(&self.newest_round())
+    }
+
     /// Returns the fencing token, if the lock is fenced.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
         self.read(ClaimState::fencing_token)
@@ -103,16 +111,26 @@ impl Claim {
     /// Returns the end of the lease, on the clock of [`Instant`]. If a step of the wall clock moves
     /// the end to a time before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Instant {
-        let lease = self.read(|claim| claim.lease);
-        clock::to_monotonic(lease.until(), self.began)
+        if self.context.is_forked() {
+            return self.began;
+        }
+        let until = self.read(|claim| Some(claim.lease.until()));
+        until.map_or(self.began, |until| clock::to_monotonic(until, self.began))
     }
 
+    /// Returns whether the lock is held. After a fork, the parent has it.
     pub(crate) fn lock_state(&self) -> LockState {
+        if self.context.is_forked() {
+            return LockState::Lost(LostReason::Ended);
+        }
         self.lock().take_step(ClaimState::look)
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
+        if self.context.is_forked() {
+            return Duration::ZERO;
+        }
         self.lock().take_step(|claim, step| match claim.look(step) {
             LockState::Held | LockState::InDoubt => claim.lease.remaining(step.now),
             LockState::Lost(_) => Duration::ZERO,
@@ -149,6 +167,9 @@ impl Claim {
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
+        if self.context.is_forked() {
+            return;
+        }
         let mut locked = self.lock();
         locked.protected.state.stop_renewing();
         self.stop_timer(&mut locked);
@@ -162,7 +183,7 @@ impl Claim {
             // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
             LockState::Held | LockState::InDoubt => {
-                ControlFlow::Continue(Some(self.read(|claim| claim.lease).until()))
+                ControlFlow::Continue(self.read(|claim| Some(claim.lease.until())))
             }
         };
         loop {
@@ -229,8 +250,15 @@ impl Claim {
         }
     }
 
-    fn read<T>(&self, look: impl FnOnce(&ClaimState) -> T) -> T {
-        look(&self.protected.lock().state)
+    /// Returns what `look` returns. After a fork, the mutex may stay locked: then, returns the
+    /// default.
+    fn read<T: Default>(&self, look: impl FnOnce(&ClaimState) -> T) -> T {
+        let free = self.protected.try_lock();
+        let is_stuck = free.is_none() && self.context.is_forked();
+        if is_stuck {
+            return T::default();
+        }
+        look(&free.unwrap_or_else(|| self.protected.lock()).state)
     }
 
     /// Announces a change. `retired` is the round that has put the lock in doubt, if one has.

@@ -26,7 +26,7 @@ use crate::{
         time::lease::LeaseTime,
         view::lock_state::LockState,
     },
-    driver::time::{Signal, Timers},
+    driver::time::{Signal, Timers, home::HomeProcess},
 };
 
 /// An owner of locks. A mutex has no owner. Instead, each attempt at a mutex has a token.
@@ -36,6 +36,7 @@ pub(crate) struct LockOwner {
     attempts: AtomicU64,
     /// The locks that the owner holds or tries to acquire.
     locks: Mutex<HashMap<LockId, Weak<OwnedLock>>>,
+    home: HomeProcess,
 }
 
 impl LockOwner {
@@ -44,6 +45,7 @@ impl LockOwner {
             id,
             attempts: AtomicU64::new(0),
             locks: Mutex::default(),
+            home: HomeProcess::this(),
         }
     }
 
@@ -149,6 +151,9 @@ impl OwnedLock {
 
 impl Drop for OwnedLock {
     fn drop(&mut self) {
+        if self.owner.home.is_parent() {
+            return;
+        }
         let mut locks = self.owner.locks.lock();
         let is_gone = |lock: &Weak<Self>| lock.strong_count() == 0;
         if locks.get(&self.lock_id).is_some_and(is_gone) {

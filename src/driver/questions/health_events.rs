@@ -4,7 +4,11 @@ use std::collections::VecDeque;
 
 use tokio::sync::watch;
 
-use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry};
+use crate::{
+    core::view::health::MasterHealth,
+    driver::time::{clock, home::HomeProcess},
+    master::Entry,
+};
 
 /// A receiver of the changes of the masters' states, from
 /// [`Coordinator::health_events`](crate::Coordinator::health_events).
@@ -15,6 +19,7 @@ use crate::{core::view::health::MasterHealth, driver::time::clock, master::Entry
 /// change faster than the program reads them, the receiver leaves out states in between.
 ///
 /// It ends after the last clone of the coordinator, the last lock and the last guard are dropped.
+/// It also ends in a process that was forked after the coordinator was made.
 #[derive(Debug)]
 #[must_use = "nothing is yielded until `next` is called"]
 pub struct HealthEvents {
@@ -23,16 +28,18 @@ pub struct HealthEvents {
     /// yet.
     told: Box<[Entry]>,
     news: VecDeque<MasterHealth>,
+    home: HomeProcess,
 }
 
 impl HealthEvents {
-    /// Returns the changes of the states in `entries`.
-    pub(crate) fn new(mut entries: watch::Receiver<Box<[Entry]>>) -> Self {
+    /// Returns the changes of the states in `entries`, which change in the process `home`.
+    pub(crate) fn new(mut entries: watch::Receiver<Box<[Entry]>>, home: HomeProcess) -> Self {
         entries.mark_changed(); // the present states are news
         Self {
             entries,
             told: Box::default(),
             news: VecDeque::new(),
+            home,
         }
     }
 
@@ -42,6 +49,9 @@ impl HealthEvents {
     ///
     /// Dropping the future loses no change.
     pub async fn next(&mut self) -> Option<MasterHealth> {
+        if self.home.is_parent() {
+            return None;
+        }
         while self.news.is_empty() {
             self.entries.changed().await.ok()?;
             let present = self.entries.borrow_and_update().clone();

@@ -49,14 +49,19 @@ impl VoteCounter for Arc<PendingInspection> {
 
 /// Asks all masters who holds `lock_id` and who waits for it.
 pub(crate) fn inquire(context: &Context, lock_id: &LockId) -> Arc<PendingInspection> {
-    let masters = &context.masters;
+    let (masters, is_forked) = (&context.masters, context.is_forked());
     let pending = Arc::new(PendingInspection {
         lock_id: lock_id.clone(),
-        round: context.open_round(Verb::Inspect, clock::now()),
+        round: if is_forked {
+            context.closed_round(Verb::Inspect)
+        } else {
+            context.open_round(Verb::Inspect, clock::now())
+        },
         seen: Mutex::new(vec![None; masters.count()]),
     });
-    let command = Command::new(lock_id, Action::Inspect);
-    masters.post(command, pending.clone());
+    if !is_forked {
+        masters.post(Command::new(lock_id, Action::Inspect), pending.clone());
+    }
     pending
 }
 
@@ -66,7 +71,6 @@ pub(crate) async fn inspect(
     pending: &PendingInspection,
 ) -> Result<Inspection, InspectError> {
     let (masters, lock_id) = (&context.masters, &pending.lock_id);
-    context.notice_fork();
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     pending.round.settled().await;
     let seen = pending.seen.lock().clone();
@@ -92,11 +96,13 @@ pub(crate) async fn inspect(
 /// Removes the holders that `inspection` names from every master where they still have the lock.
 /// Waits for all masters.
 pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
+    if context.is_forked() {
+        return context.masters.votes(&context.closed_round(Verb::Break));
+    }
     let round = context.open_round(Verb::Break, clock::now());
     let holders = inspection.named().into();
     let command = Command::new(&inspection.lock_id, Action::Break(holders));
     context.masters.post(command, round.clone());
-    context.notice_fork();
     round.settled().await;
     context.masters.votes(&round)
 }

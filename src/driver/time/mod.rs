@@ -1,6 +1,6 @@
 //! Clocks and timers, and a signal for tasks that wait.
 
-use std::{future::poll_fn, ops::ControlFlow, pin::pin, process, task::Poll, time::Duration};
+use std::{future::poll_fn, ops::ControlFlow, pin::pin, task::Poll, time::Duration};
 
 use futures::future::select;
 use tokio::{
@@ -9,8 +9,10 @@ use tokio::{
 };
 
 use crate::{core::time::lease::LeaseTime, panics::caught};
+use home::HomeProcess;
 
 pub(crate) mod clock;
+pub(crate) mod home;
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.
@@ -20,8 +22,7 @@ pub(crate) struct Timers {
     /// The sender of this channel is dropped when the tasks of the coordinator end. They end before
     /// the runtime's own timers do.
     alive: watch::Receiver<()>,
-    /// The ID of the process that has the tasks.
-    process: u32,
+    pub(crate) home: HomeProcess,
 }
 
 impl Timers {
@@ -30,21 +31,15 @@ impl Timers {
         Self {
             runtime: runtime.clone(),
             alive,
-            process: process::id(),
+            home: HomeProcess::this(),
         }
     }
 
     /// Returns whether the tasks of the coordinator have ended, because its runtime has shut down
-    /// or because one of them panicked. They also count as ended [after a
-    /// fork](Self::are_in_parent). After that, [`sleep_until`](Self::sleep_until) returns at once.
+    /// or because one of them panicked. They also count as ended after a
+    /// fork. After that, [`sleep_until`](Self::sleep_until) returns at once.
     pub(crate) fn have_ended(&self) -> bool {
-        self.alive.has_changed().is_err() || self.are_in_parent()
-    }
-
-    /// Returns whether this process was forked from the one that has the tasks. A fork copies no
-    /// thread but its own.
-    pub(crate) fn are_in_parent(&self) -> bool {
-        process::id() != self.process
+        self.alive.has_changed().is_err() || self.home.is_parent()
     }
 
     /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller

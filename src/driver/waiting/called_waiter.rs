@@ -86,6 +86,9 @@ impl<'a> CalledWaiter<'a> {
 
 impl Drop for CalledWaiter<'_> {
     fn drop(&mut self) {
+        if self.timers.home.is_parent() {
+            return;
+        }
         for topic in self.key.get().into_iter().chain([&self.turn]) {
             self.masters.ignore(topic, &self.listener());
         }

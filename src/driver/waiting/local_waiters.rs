@@ -313,7 +313,9 @@ impl LocalWaiter<'_> {
 
 impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
-        wake(self.leave());
+        if !self.timers.home.is_parent() {
+            wake(self.leave());
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health(&self) -> Vec<MasterHealth> {
-        self.context.masters.health.read()
+        self.context.health()
     }
 
     /// Returns the changes of the masters' states, starting with the present state of each master.
@@ -103,7 +103,10 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn health_events(&self) -> HealthEvents {
-        HealthEvents::new(self.context.masters.health.watch())
+        HealthEvents::new(
+            self.context.masters.health.watch(),
+            self.context.timers.home,
+        )
     }
 
     /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
@@ -156,7 +159,7 @@ impl Coordinator {
     /// ```
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
         let masters = &self.context.masters;
-        let health = masters.health.read();
+        let health = self.context.health();
         let counted = (0..health.len()).filter(|master| count(&health[*master]));
         masters.quorum().tallies(counted.collect()).collect()
     }

@@ -213,6 +213,9 @@ impl Groups {
         if let Some(opened) = member.opened.get() {
             return opened;
         }
+        if inner.first.context.is_forked() {
+            return &inner.first;
+        }
         let Some(opener) = inner.opener.lock().clone() else {
             return member.opened.get().unwrap_or(&inner.first);
         };
@@ -315,7 +318,9 @@ impl Groups {
         // return the first coordinator for any name. That coordinator must be closed by then.
         self.coordinators()
             .for_each(|opened| opened.context.close());
-        drop(self.0.opener.lock().take());
+        if !self.0.first.context.is_forked() {
+            drop(self.0.opener.lock().take());
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use super::{
     request::Request,
 };
 use crate::{
-    core::vote::{Failure, SlotVote, Vote},
+    core::vote::{Failure, SlotVote},
     master::observer::{MasterObserver, outcome_word},
     panics::{caught, shielded},
 };
@@ -222,16 +222,6 @@ impl Mailbox {
         queue.move_to(posts);
     }
 
-    /// Notes that there is no supervisor. Every request fails at once, also those that it has not
-    /// taken. The caller must hold no mutex.
-    pub(crate) fn close(&self, now: Instant) {
-        let mut posts = Posts::default();
-        self.down(Failure::Closed, &mut posts);
-        for request in posts.requests {
-            self.cast(&request, Vote::Fail(Failure::Closed), now);
-        }
-    }
-
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
     /// caller must hold no mutex, because the vote may wake a task. If code of the program panics
     /// here, the supervisor panics later.
@@ -312,7 +302,7 @@ mod tests {
         core::{
             kind::Kind,
             protocol::command::fixture::command,
-            vote::{Verb, lists::Membership},
+            vote::{Verb, Vote, lists::Membership},
         },
         driver::time::clock::monotonic,
         master::session::request::VoteCounter,
