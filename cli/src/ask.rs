@@ -177,7 +177,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
         let ready = wanted.locks.ready(limit).await;
-        ready.map_err(|error| not_ready(&error, wanted.locks, &action))?;
+        ready.map_err(|error| not_ready(&error, wanted.locks, wanted.stage.get(), &action))?;
     }
     let acquired = match asking.wait.or(asking.nonblock.then_some(Duration::ZERO)) {
         Some(Duration::ZERO) => acquire_once(wanted, asking).await,
@@ -194,7 +194,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         AcquireError::MissingRight { votes, .. }
         | AcquireError::NoQuorum { votes, .. }
         | AcquireError::Quarantined { votes, .. } => {
-            let outage = Outage::of_attempt(wanted.locks, votes).await;
+            let outage = Outage::of_attempt(wanted.locks, votes, wanted.stage.get()).await;
             outage.failure(&action).with_votes(votes)
         }
         AcquireError::OtherKind { name, votes, .. }
@@ -280,10 +280,12 @@ async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
 async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guard, AcquireError> {
     let (start, lock) = (Instant::now(), &wanted.lock);
     let mut acquired = lock.try_acquire().await;
+    let outage = acquired.as_ref().err();
+    wanted.note_stage(outage.and_then(|error| outage_in(wanted, error)).as_ref());
     // Nobody gets the lock meanwhile, so the short waits lose no place in a queue.
     while limit.is_none()
         && let Err(error) = &acquired
-        && let Some(outage @ Outage::TooFew { .. }) = outage_in(wanted.locks, error)
+        && let Some(outage @ Outage::TooFew { .. }) = outage_in(wanted, error)
     {
         wanted.outage.replace(Some(outage));
         acquired = lock.acquire_within(LOOK_INTERVAL).await;
@@ -296,7 +298,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     }
     match (&acquired, limit) {
         (Ok(_), _) => acquired,
-        (Err(error), _) if is_refused(wanted.locks, error) => acquired,
+        (Err(error), _) if is_refused(wanted, error) => acquired,
         (Err(_), Some(limit)) => {
             let left = limit.saturating_sub(start.elapsed());
             lock.acquire_within(left).await
@@ -306,18 +308,20 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
 }
 
 /// Returns the reason why the last attempt found too few masters, if it did.
-fn outage_in(locks: &Coordinator, error: &AcquireError) -> Option<Outage> {
+fn outage_in(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Outage> {
     match error.last_attempt() {
         AcquireError::MissingRight { votes, .. }
         | AcquireError::NoQuorum { votes, .. }
-        | AcquireError::Quarantined { votes, .. } => Some(Outage::in_votes(locks, votes)),
+        | AcquireError::Quarantined { votes, .. } => {
+            Some(Outage::in_votes(wanted.locks, votes, wanted.stage.get()))
+        }
         _ => None,
     }
 }
 
 /// Returns whether so many masters deny the lock to the user that the others are no majority.
-fn is_refused(locks: &Coordinator, error: &AcquireError) -> bool {
-    matches!(outage_in(locks, error), Some(Outage::Refused(_)))
+fn is_refused(wanted: &Wanted<'_>, error: &AcquireError) -> bool {
+    matches!(outage_in(wanted, error), Some(Outage::Refused(_)))
 }
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
@@ -342,7 +346,7 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                     Some(_) | None => asked < 3,
                 },
                 AcquireError::Contended { reason, .. } => *reason == Contention::Split,
-                AcquireError::NoQuorum { .. } if is_refused(wanted.locks, &error) => false,
+                AcquireError::NoQuorum { .. } if is_refused(wanted, &error) => false,
                 AcquireError::NoQuorum { .. } => wanted.locks.ready(left).await.is_ok(),
                 _ => false,
             };

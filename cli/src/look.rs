@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     holders::{HolderLook, HoldersLook},
     lists::{Part, Tallies},
-    outage::Outage,
+    outage::{Outage, Stage},
     style::{Cell, heading},
     times::{micros, millis},
     words::in_words_of_the_file,
@@ -208,7 +208,7 @@ impl Look {
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
-            denied: Some(Outage::in_votes(locks, votes)).filter(Outage::is_refusal),
+            denied: Some(Outage::in_votes(locks, votes, Stage::Begins)).filter(Outage::is_refusal),
         }
     }
 
@@ -225,7 +225,7 @@ impl Look {
         let able = self.masters.iter().filter(|one| one.reason.is_none());
         let able: BTreeSet<_> = able.map(|one| &*one.master).collect();
         let able = Tallies::of(locks, |one| able.contains(&*one.master));
-        match Outage::of(locks) {
+        match Outage::of(locks, Stage::Begins) {
             _ if error.has_quorum() => {}
             Some(Outage::Quarantine { .. }) => {
                 (self.verdict, self.counted) = (Verdict::Quarantined, able);

@@ -3,7 +3,8 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    Coordinator, Failure as VoteFailure, MasterHealth, MasterState, ReadyError, VoteRow, Votes,
+    Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState, ReadyError,
+    VoteRow, Votes,
 };
 
 use crate::{
@@ -37,9 +38,34 @@ pub(crate) enum Outage {
     },
 }
 
+/// How far a command is with its masters. This decides which of their refusals are mistakes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is not known yet whether the masters are listed rightly, so each refusal is a mistake.
+    #[default]
+    Begins,
+    /// The command waits, and some time all masters were dialled and were no mistake. A server that
+    /// is no master now may have been one, and may be one soon: a proxy answers before its server
+    /// is ready, and a Sentinel that restarts does not know its service yet.
+    Waits,
+}
+
+impl Stage {
+    fn is_mistake(self, refusal: DialRefusal) -> bool {
+        use DialRefusal::{OtherServer, Service, Tls};
+        self == Self::Begins || !matches!(refusal, OtherServer | Service | Tls)
+    }
+
+    /// Returns why dials to the master fail until a setting is changed.
+    fn refusal(self, health: &MasterHealth) -> Option<String> {
+        let refusal = health.refusal.filter(|refusal| self.is_mistake(*refusal));
+        refusal.and_then(|_| obstacle(health))
+    }
+}
+
 impl Outage {
     /// Returns the reason why too few masters can vote now. `None` if a majority can.
-    pub(crate) fn of(locks: &Coordinator) -> Option<Self> {
+    pub(crate) fn of(locks: &Coordinator, stage: Stage) -> Option<Self> {
         let health = &locks.health()[..];
         let able_after = |time: Duration| {
             let is_able = |master: &MasterHealth| wait_for(master).is_some_and(|wait| wait <= time);
@@ -55,33 +81,34 @@ impl Outage {
                 wait,
                 able: able_after(Duration::ZERO),
             }),
-            None => Some(Self::too_few(locks, health)),
+            None => Some(Self::too_few(locks, health, stage)),
         }
     }
 
-    fn too_few(locks: &Coordinator, health: &[MasterHealth]) -> Self {
+    fn too_few(locks: &Coordinator, health: &[MasterHealth], stage: Stage) -> Self {
+        let refusal = |master: &MasterHealth| stage.refusal(master);
         let others = Tallies::of_health(locks, health, |master| refusal(master).is_none());
-        let all = |why: fn(&MasterHealth) -> Option<String>| {
+        let all = |why: &dyn Fn(&MasterHealth) -> Option<String>| {
             all_reasons(health.iter().map(|health| (&*health.master, why(health))))
         };
-        match all(refusal) {
+        match all(&refusal) {
             Some(why) if !others.has_quorum() => Self::Refused(why),
             _ => Self::TooFew {
                 connected: Tallies::of_health(locks, health, |master| wait_for(master).is_some()),
                 is_limit: false,
-                why: all(obstacle),
+                why: all(&obstacle),
             },
         }
     }
 
     /// Returns the reason why an attempt with these votes found too few masters.
-    pub(crate) async fn of_attempt(locks: &Coordinator, votes: &Votes) -> Self {
+    pub(crate) async fn of_attempt(locks: &Coordinator, votes: &Votes, stage: Stage) -> Self {
         if locks.health().iter().any(|master| master.refusal.is_some()) {
             // The others may refuse dials, too: people want to read all reasons at once.
             let _ = locks.all_ready(DIAL_LIMIT).await;
         }
-        let in_votes = Self::in_votes(locks, votes);
-        match Self::of(locks) {
+        let in_votes = Self::in_votes(locks, votes, stage);
+        match Self::of(locks, stage) {
             // The votes count a quarantine as a failure.
             Some(outage @ Self::Quarantine { .. }) if !in_votes.is_refusal() => outage,
             _ => in_votes,
@@ -89,11 +116,11 @@ impl Outage {
     }
 
     /// Returns the reason why a round with these votes found too few masters.
-    pub(crate) fn in_votes(locks: &Coordinator, votes: &Votes) -> Self {
+    pub(crate) fn in_votes(locks: &Coordinator, votes: &Votes, stage: Stage) -> Self {
         let health = locks.health();
         let dial = |row: &VoteRow<'_>| {
             let mut health = health.iter();
-            refusal(health.find(|health| *health.master == *row.master())?)
+            stage.refusal(health.find(|health| *health.master == *row.master())?)
         };
         let failure = |row: &VoteRow<'_>| Some(in_words_of_the_file(&row.failure()?.to_string()));
         let is_permanent = |row: &VoteRow<'_>| row.failure().is_some_and(VoteFailure::is_permanent);
@@ -156,11 +183,6 @@ fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Opti
     in_short(&Vec::from_iter(each))
 }
 
-/// Returns why dials to the master fail until a setting is changed.
-fn refusal(health: &MasterHealth) -> Option<String> {
-    health.refusal.and_then(|_| obstacle(health))
-}
-
 /// Returns why the master is not connected, or takes no locks.
 pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
     let why = match &health.state {
@@ -171,13 +193,18 @@ pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
 }
 
 /// Returns the failure of an action for which too few masters were ready.
-pub(crate) fn not_ready(error: &ReadyError, locks: &Coordinator, action: &str) -> Failure {
+pub(crate) fn not_ready(
+    error: &ReadyError,
+    locks: &Coordinator,
+    stage: Stage,
+    action: &str,
+) -> Failure {
     let (ReadyError::MissingRight { votes, .. } | ReadyError::NoQuorum { votes, .. }) = error
     else {
         return Failure::new(Exit::NoQuorum, format!("{action}: {error}"));
     };
-    let in_votes = Outage::in_votes(locks, votes);
-    let outage = Outage::of(locks).filter(|_| !in_votes.is_refusal());
+    let in_votes = Outage::in_votes(locks, votes, stage);
+    let outage = Outage::of(locks, stage).filter(|_| !in_votes.is_refusal());
     let failure = outage.unwrap_or(in_votes).failure(action);
     failure.with_votes(votes)
 }
@@ -207,6 +234,28 @@ impl fmt::Display for Outage {
                 }
                 f.write_str(ADVICE)
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_may_be_a_master_soon_is_no_mistake_in_a_wait() {
+        use DialRefusal::*;
+        for (refusal, is_mistake) in [
+            (Certificate, true),
+            (Database, true),
+            (Login, true),
+            (OtherServer, false),
+            (RestartQuestion, true),
+            (Service, false),
+            (Tls, false),
+        ] {
+            assert!(Stage::Begins.is_mistake(refusal), "{refusal:?}");
+            assert_eq!(Stage::Waits.is_mistake(refusal), is_mistake, "{refusal:?}");
         }
     }
 }

@@ -5,14 +5,16 @@ use std::{
     fmt::Display,
 };
 
-use quorlock::{Coordinator, Guard, InspectError, Inspection, Lock, Renewal};
+use quorlock::{
+    Coordinator, Guard, InspectError, Inspection, Lock, MasterHealth, MasterState, Renewal,
+};
 
 use crate::{
     args::Asking,
     client_name::{Program, client_name},
     exit::Exit,
     failure::Failure,
-    outage::Outage,
+    outage::{Outage, Stage},
     output::complain,
     words::in_short,
 };
@@ -25,6 +27,7 @@ pub(crate) struct Wanted<'a> {
     /// The reason why the last attempt found too few masters, until another attempt finds enough.
     /// Masters can be well and yet refuse this lock, for example its key.
     pub(crate) outage: RefCell<Option<Outage>>,
+    pub(crate) stage: Cell<Stage>,
     /// Whether it was said that the program waits.
     pub(crate) has_news: Cell<bool>,
 }
@@ -37,13 +40,25 @@ impl<'a> Wanted<'a> {
             names,
             lock: lock(locks, names, asking),
             outage: RefCell::default(),
+            stage: Cell::default(),
             has_news: Cell::default(),
         }
     }
 
     /// Returns the reason why too few masters can vote on the lock now. `None` if a majority can.
     pub(crate) fn outage(&self) -> Option<Outage> {
-        Outage::of(self.locks).or_else(|| self.outage.borrow().clone())
+        let known = || self.outage.borrow().clone();
+        let outage = Outage::of(self.locks, self.stage.get()).or_else(known);
+        self.note_stage(outage.as_ref());
+        outage
+    }
+
+    /// Notes that the masters are listed rightly if all were dialled and `outage` is no mistake.
+    pub(crate) fn note_stage(&self, outage: Option<&Outage>) {
+        let is_dialled = |master: &MasterHealth| master.state != MasterState::Connecting;
+        if !outage.is_some_and(Outage::is_refusal) && self.locks.health().iter().all(is_dialled) {
+            self.stage.set(Stage::Waits);
+        }
     }
 
     /// Says on stderr that the program waits, and why.

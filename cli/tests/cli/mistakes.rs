@@ -2,12 +2,12 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     path::Path,
     process::Command,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
     thread,
     time::{Duration, Instant},
@@ -107,14 +107,22 @@ fn an_error_that_ends_by_itself_is_69_and_waited_for() {
     }
 }
 
-/// A proxy answers before its server is ready.
-#[test]
-fn a_lock_is_got_when_the_proxy_has_its_server() {
-    let (masters, is_ready) = (masters(1), Arc::new(AtomicBool::new(false)));
-    let (to, is_open) = (masters[0].port(), is_ready.clone());
-    let port = behind(move |mut stream| {
-        if !is_open.load(Relaxed) {
-            let _ = stream.write_all(b"-upstream failure\r\n");
+/// What a proxy answers before its server is ready. The second one is no answer of a master, but the
+/// wait has begun before.
+const NOT_READY: [&str; 2] = [
+    "-upstream failure\r\n",
+    "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+];
+
+/// Starts a proxy that gives the answer with the number in `step`, and that has a server from then
+/// on. Returns its port.
+fn proxy(to: u16, step: &Arc<AtomicUsize>) -> u16 {
+    let step = step.clone();
+    behind(move |mut stream| {
+        if let Some(answer) = NOT_READY.get(step.load(Relaxed)) {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(answer.as_bytes());
+            let _ = stream.shutdown(Shutdown::Write);
             let _ = io::copy(&mut stream, &mut io::sink());
             return;
         }
@@ -122,15 +130,25 @@ fn a_lock_is_got_when_the_proxy_has_its_server() {
         let (mut from, mut back) = (server.try_clone().unwrap(), stream.try_clone().unwrap());
         thread::spawn(move || io::copy(&mut from, &mut back));
         let _ = io::copy(&mut stream, &mut server);
-    });
-    let url = format!("redis://127.0.0.1:{port}");
-    let mut running = Running::start(&mut at(&url, "run a -- echo ran"));
-    let news = running.error_line();
-    assert!(
-        news.contains("waiting for \"a\": ") && news.contains("upstream failure"),
-        "{news}"
-    );
-    is_ready.store(true, Relaxed);
+    })
+}
+
+#[test]
+fn a_lock_is_got_when_the_proxy_has_its_server() {
+    let (masters, step) = (masters(1), Arc::default());
+    let url = format!("redis://127.0.0.1:{}", proxy(masters[0].port(), &step));
+    let start = |words| {
+        let mut running = Running::start(&mut at(&url, words));
+        running.errors_until(&["waiting for \"a\": ", "upstream failure"]);
+        running
+    };
+    let mut running = start("run -v a -- echo ran");
+    let limited = start("run -v --wait 5s a -- echo ran");
+    step.store(1, Relaxed);
+    let (status, _, err) = limited.ended();
+    assert_eq!(status.code(), Some(69), "{err}");
+    assert!(err.contains("the answer is not RESP"), "{err}");
+    step.store(2, Relaxed);
     assert_eq!(running.line(), "ran");
     assert!(running.ended().0.success());
 }
