@@ -133,13 +133,18 @@ fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
 }
 
 const PATTERNS: &str = "patterns for quorlock:check and the names of your locks";
+/// For the usual template, whose pattern would be the right to all keys.
+const TEMPLATE: &str =
+    "if your programs have a key template, give the check the same one (Builder::key_template)";
 
 /// Returns the finding about a user who may not use the key of the example lock.
 fn other_keys_only(shared: &Shared) -> Finding {
     let pattern = shared.key_template.replace("{name}", "*");
     // Not a separator, and no special character of patterns.
     let is_plain = |letter: char| letter.is_alphanumeric() || "{}:._-/*".contains(letter);
-    let fix = match pattern.chars().all(is_plain) && pattern.matches('*').count() == 1 {
+    let is_one = pattern.chars().all(is_plain) && pattern.matches('*').count() == 1;
+    let fix = match is_one {
+        true if pattern == "*" => format!("{TEMPLATE}; otherwise, give its user {PATTERNS}"),
         true => format!("ACL SETUSER <user> ~{pattern}; or {PATTERNS}"),
         false => format!("give its user {PATTERNS}"),
     };

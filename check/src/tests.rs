@@ -595,6 +595,30 @@ fn each_missing_right_has_its_finding() {
     }
 }
 
+/// A template that was forgotten is likelier than a user without its rights.
+#[test]
+fn the_right_to_all_keys_is_no_fix() {
+    let denied =
+        "may_listen:yes\ntry.GET:ERR ACL failure in script: No permissions to access a key";
+    for (template, begin) in [
+        (
+            "{name}",
+            "if your programs have a key template, give the check",
+        ),
+        ("app:{name}", "ACL SETUSER <user> ~app:*; or patterns for"),
+        ("app:[{name}", "give its user patterns for"),
+    ] {
+        let shared = Shared {
+            key_template: template.to_owned(),
+            ..Shared::default()
+        };
+        let report = check(&[master("a", &[("may_listen:yes", denied)])], &shared);
+        let mut found = report.findings.iter();
+        let found = found.find(|one| one.setting == "rights to keys").unwrap();
+        assert!(found.fix.starts_with(begin), "{}", found.fix);
+    }
+}
+
 /// Hosted servers may forbid a command in scripts, whatever the rights of the user are.
 #[test]
 fn a_fix_helps_where_the_server_itself_forbids_a_command() {
