@@ -7,7 +7,7 @@ use crate::report::{Finding, Severity};
 pub(crate) struct Row {
     severity: Severity,
     pub(crate) setting: &'static str,
-    why: &'static str,
+    pub(crate) why: &'static str,
     fix: &'static str,
 }
 
@@ -160,7 +160,7 @@ table! {
         "ACL SETUSER <user> +client|tracking +client|caching; behind a proxy, list the server itself";
 }
 
-// What the user may do. `rights.rs` has the settings and the rights of the kinds of locks.
+// What the user may do. `rights.rs` has the rights of the kinds of locks.
 table! {
     NO_INSPECTION = Info "rights to inspect"; "its user cannot look at locks: inspect and is_held fail";
         "ACL SETUSER <user> +type";
@@ -169,9 +169,10 @@ table! {
         "its user cannot publish for waiters or listen: waiters of locks with queues, and those of \
          Redisson, poll or wait too long";
         "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
+    NO_MUTEX = Warn "rights for mutexes"; "its user cannot have mutexes, which most programs use"; "";
     NO_RELEASE = Refuse "rights";
         "programs refuse to take such locks, because they could not release or keep them"; "";
-    NO_SUCH_LOCK = Info "rights"; "its user cannot have such locks there"; "";
+    NO_SUCH_LOCK = Info "rights for other locks"; "programs of its user cannot use them"; "";
     OTHER_KEYS_ONLY = Unknown "rights to keys";
         "its user may not use the key of a lock called quorlock:check, and perhaps not your keys"; "";
 }

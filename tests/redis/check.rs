@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{__internals::has_queue, Builder, Coordinator, Kind, MasterSpec, Quarantine};
+use quorlock::{Builder, Coordinator, Kind, MasterSpec, Quarantine};
 use quorlock_check::{
     Finding, Report,
     Severity::{self, Info, Refuse, Unknown, Warn},
@@ -537,40 +537,34 @@ pub(crate) async fn as_user(masters: &[Server], shared: &Shared, rules: &[&str])
     report
 }
 
-const MUTEX: Found = (Refuse, "rights for mutexes");
-const NO_READ_WRITE: Found = (Info, "rights for read-write locks");
-const NO_SEMAPHORE: Found = (Info, "rights for semaphores");
+const RIGHTS: Found = (Refuse, "rights");
+const NO_MUTEX: Found = (Warn, "rights for mutexes");
+const OTHER_LOCKS: Found = (Info, "rights for other locks");
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
-const TOKENS: &str = "rights for fencing tokens";
 const INSPECT: &str = "rights to inspect";
 
-/// Returns the setting of findings about the rights of a kind of lock.
-pub(crate) fn rights_of(kind: Kind) -> &'static str {
+/// Returns how findings call the locks of a kind.
+pub(crate) fn locks_of(kind: Kind) -> &'static str {
     match kind {
-        Kind::Mutex => "rights for mutexes",
-        Kind::Reentrant => "rights for reentrant locks",
-        Kind::Fair => "rights for fair locks",
-        Kind::ReadWrite => "rights for read-write locks",
-        Kind::Semaphore => "rights for semaphores",
+        Kind::Mutex => "mutexes",
+        Kind::Reentrant => "reentrant locks",
+        Kind::Fair => "fair locks",
+        Kind::ReadWrite => "read-write locks",
+        Kind::Semaphore => "semaphores",
         other => panic!("{other:?} has no name here"),
     }
 }
 
-/// Returns a finding about the rights of each kind of lock that `is_it` accepts.
-fn about_kinds(severity: Severity, is_it: impl Fn(Kind) -> bool) -> Vec<Found> {
-    let kinds = KINDS.into_iter().filter(|kind| is_it(*kind));
-    let found = kinds.map(|kind| (severity, rights_of(kind)));
-    found.collect()
-}
-
-/// Returns the findings about the kinds of locks whose documented rights include `command`. Locks
-/// that need this right to be acquired, or the rights of another kind, cannot be acquired without.
-fn needing(command: &str) -> Vec<Found> {
-    let needs = |kind: Kind| row_for(kind.word()).contains(&format!("`{command}`"));
-    let adds = |kind: Kind| row_for(kind.word()).contains("those of");
-    let mut found = about_kinds(Refuse, |kind| needs(kind) && !adds(kind));
-    found.extend(about_kinds(Info, |kind| needs(kind) && adds(kind)));
-    found
+/// Checks that the report names the kinds of locks whose documented rights include `command`.
+fn assert_names_kinds_needing(command: &str, report: &Report) {
+    let has = |row: &str| row.contains(&format!("`{command}`"));
+    for kind in KINDS {
+        let row = row_for(kind.word());
+        let also = row.contains("those of").then(|| row_for("reentrant"));
+        let needs = has(row) || also.is_some_and(has);
+        let is_named = report.to_string().contains(locks_of(kind));
+        assert_eq!(is_named, needs, "{kind:?} {command}: {report}");
+    }
 }
 
 #[test]
@@ -580,25 +574,20 @@ fn each_missing_right_has_its_finding() {
         let locks = used(&masters).await;
         let careful = shared(Quarantine::Observed);
         let all = ["~*", "&*", "+@all"];
-        let fenced = (Info, TOKENS);
-        let with = |found: Vec<Found>, also: Found| [&found[..], &[also]].concat();
         for (without, expected) in [
             (&["+@all"][..], vec![]),
             (&["-config"], vec![(Unknown, "CONFIG GET")]),
             (&["-evalsha"], vec![(Refuse, "EVALSHA")]),
-            (&["-del"], needing("DEL")),
-            (&["-pexpire"], needing("PEXPIRE")),
-            (&["-get"], vec![MUTEX, fenced]),
-            (&["-hlen"], needing("HLEN")),
-            (&["-zadd"], needing("ZADD")),
-            (&["-zrank"], needing("ZRANK")),
-            (&["-zlexcount"], needing("ZLEXCOUNT")),
+            (&["-del"], vec![RIGHTS]),
+            (&["-pexpire"], vec![RIGHTS]),
+            (&["-get"], vec![RIGHTS]),
+            (&["-hlen"], vec![RIGHTS]),
+            (&["-zadd"], vec![RIGHTS]),
+            (&["-zrank"], vec![RIGHTS]),
+            (&["-zlexcount"], vec![RIGHTS]),
             (&["-type"], vec![(Info, INSPECT)]),
-            (&["-set"], vec![(Info, "rights for mutexes"), fenced]),
-            (
-                &["-set", "-exists", "-hset"],
-                with(about_kinds(Refuse, |_| true), (Refuse, TOKENS)),
-            ),
+            (&["-set"], vec![NO_MUTEX]),
+            (&["-set", "-exists", "-hset"], vec![RIGHTS]),
             (&["-publish"], vec![(Info, MESSAGES)]),
             (&["resetkeys", "~quorlock:*"], vec![]),
             (
@@ -608,21 +597,20 @@ fn each_missing_right_has_its_finding() {
                     "~quorlock:check",
                     "~quorlock:fence:*",
                 ],
-                about_kinds(Info, has_queue),
+                vec![OTHER_LOCKS],
             ),
-            (&["resetkeys", "~quorlock:[cdfgqw]*"], vec![NO_READ_WRITE]),
+            (&["resetkeys", "~quorlock:[cdfgqw]*"], vec![OTHER_LOCKS]),
             (
                 &["resetkeys", "~quorlock:[gqd]*"],
-                vec![
-                    (Unknown, "rights to keys"),
-                    NO_READ_WRITE,
-                    NO_SEMAPHORE,
-                    fenced,
-                ],
+                vec![(Unknown, "rights to keys"), OTHER_LOCKS],
             ),
         ] {
             let report = as_user(&masters, &careful, &[&all, without].concat()).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
+            if let ([one], [RIGHTS | NO_MUTEX]) = (without, &*expected) {
+                let command = one.trim_start_matches('-').to_uppercase();
+                assert_names_kinds_needing(&command, &report);
+            }
         }
         if major(&masters[0]) >= 7 {
             for without in ["resetchannels", "-subscribe"] {
@@ -731,7 +719,7 @@ fn commands_that_are_renamed_are_found() {
             ("CONFIG", vec![(Unknown, "CONFIG GET")]),
             ("EVAL", vec![(Refuse, "EVAL")]),
             ("EVALSHA", vec![(Refuse, "EVALSHA")]),
-            ("PTTL", needing("PTTL")),
+            ("PTTL", vec![RIGHTS]),
             ("INFO", vec![(Unknown, "INFO")]),
         ] {
             let renamed = [&DURABLE[..], &["--rename-command", command, "HIDDEN"]].concat();

@@ -205,7 +205,7 @@ fn no_right_helps_where_commands_are_renamed() {
             (Unknown, "INFO", "denied", forbidden),
             (Info, "rights to inspect", "TYPE", forbidden),
             (Info, "PUBLISH, SUBSCRIBE", "denied", forbidden),
-            (Refuse, "rights for mutexes", "PTTL", forbidden),
+            (Refuse, "rights", "PTTL", forbidden),
             (Refuse, GUARD, "nknown", forbidden),
         ];
         assert_cures(&report, &cures);
@@ -307,26 +307,21 @@ fn a_missing_right_has_the_right_as_its_cure() {
             ),
             (
                 "-get -zrank",
-                &[
-                    (
-                        Refuse,
-                        "rights for mutexes",
-                        "GET",
-                        "ACL SETUSER <user> +get",
-                    ),
-                    (
-                        Info,
-                        "rights for fair locks",
-                        "ZRANK",
-                        "ACL SETUSER <user> +zrank",
-                    ),
-                    (
-                        Info,
-                        "rights for fencing tokens",
-                        "GET",
-                        "ACL SETUSER <user> +get",
-                    ),
-                ],
+                &[(
+                    Refuse,
+                    "rights",
+                    "no mutexes, fencing tokens without GET; no fair locks without ZRANK",
+                    "ACL SETUSER <user> +get +zrank",
+                )],
+            ),
+            (
+                "-set",
+                &[(
+                    Warn,
+                    "rights for mutexes",
+                    "no mutexes, fencing tokens without SET",
+                    "ACL SETUSER <user> +set",
+                )],
             ),
             (
                 "-info",
@@ -339,9 +334,7 @@ fn a_missing_right_has_the_right_as_its_cure() {
                 "-hmget",
                 &[
                     (Refuse, GUARD, "answered ", NEEDED),
-                    (Refuse, "rights for reentrant locks", "HMGET", HMGET),
-                    (Refuse, "rights for read-write locks", "HMGET", HMGET),
-                    (Info, "rights for semaphores", "HMGET", HMGET),
+                    (Refuse, "rights", "semaphores without HMGET", HMGET),
                 ],
             ),
             (

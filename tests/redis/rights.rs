@@ -6,9 +6,10 @@ use quorlock::{
     __internals::{has_queue, has_readers, is_reentrant},
     AcquireError, Builder, Coordinator, Guard, Kind, Lock, Quarantine, ReadyError,
 };
+use quorlock_check::{Finding, Severity::Info};
 
 use crate::{
-    check::{as_user, check_for, durable, rights_of, shared},
+    check::{as_user, check_for, durable, locks_of, shared},
     common::*,
 };
 
@@ -266,6 +267,16 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
             until_released(&masters, "app:r").await;
         }
         assert_nothing_denied(&masters, &rules);
+
+        // The check tells what such a user cannot have, in one finding, and calls all well.
+        let also = ["+config|get", "+client|list"].map(str::to_owned);
+        let urls = urls_of(&[&rules[..], &also].concat(), &masters);
+        let mut shared = shared(Quarantine::Observed);
+        shared.key_template = "app:{name}".to_owned();
+        let found = check_for(&shared, &urls).await.findings;
+        let mut found = found.iter().filter(|one| one.setting.contains("rights"));
+        let is_told = |one: &Finding| one.severity == Info && one.value.contains("fair locks");
+        assert!(found.next().is_some_and(is_told) && found.next().is_none());
     });
 }
 
@@ -343,7 +354,7 @@ fn each_right_in_the_scripts_documentation_is_missed() {
                 let rules = [&["~*", "&*", "+@all"], &without[..]].concat();
                 let report = as_user(&masters, &shared(Quarantine::Observed), &rules).await;
                 let mut findings = report.findings.iter();
-                let is_found = findings.any(|finding| finding.setting == rights_of(kind));
+                let is_found = findings.any(|finding| finding.value.contains(locks_of(kind)));
                 assert!(is_found, "{kind} {rule}: {report}");
             }
         }
