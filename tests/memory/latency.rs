@@ -135,6 +135,24 @@ async fn masters_with_a_tenth_of_a_processor_lose_no_lock() {
     }
 }
 
+/// The network forgets the connections to a majority of masters, and resets none of them. A renewal
+/// finds that out half a second after it began.
+#[tokio::test(start_paused = true)]
+async fn a_lock_outlives_connections_that_the_network_forgot() {
+    for ttl in [900, 1_200, 1_500] {
+        for at in (0..ttl / 3).step_by(30) {
+            let latencies = [(); 3].map(|()| Latency::of_round_trip(millis(1)));
+            let world = over(&latencies, |builder| builder).await;
+            let lock = world.locks.mutex(NAME).ttl(millis(ttl));
+            let guard = lock.try_acquire().await.unwrap();
+            sleep(seconds(3) + millis(at)).await;
+            latencies[..2].iter().for_each(|latency| latency.forget());
+            let lost = timeout(seconds(5), guard.lost()).await;
+            assert!(lost.is_err(), "{ttl} {at}: {lost:?}");
+        }
+    }
+}
+
 /// A master misses the renewal while another one hangs, whose node timeout is still 1 s.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_is_tried_again_before_a_long_node_timeout_ends() {

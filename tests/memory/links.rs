@@ -23,6 +23,8 @@ use tokio::{
 pub(crate) struct Latency {
     least: AtomicU64,
     most: AtomicU64,
+    /// The number of times that the network has forgotten all connections.
+    forgotten: AtomicU64,
 }
 
 impl Latency {
@@ -34,6 +36,7 @@ impl Latency {
         Arc::new(Self {
             least: micros(least).into(),
             most: micros(most).into(),
+            forgotten: AtomicU64::new(0),
         })
     }
 
@@ -41,6 +44,11 @@ impl Latency {
         let one_way = micros(round_trip / 2);
         self.least.store(one_way, Relaxed);
         self.most.store(one_way, Relaxed);
+    }
+
+    /// Loses what passes over the present connections from now on, and closes none of them.
+    pub(crate) fn forget(&self) {
+        self.forgotten.fetch_add(1, Relaxed);
     }
 
     fn draw(&self, random: &mut Random) -> Duration {
@@ -80,8 +88,12 @@ fn delay(
         let mut random = Random::new(seed);
         let mut last = Instant::now();
         let mut bytes = vec![0; 64 * 1024];
+        let born = latency.forgotten.load(Relaxed);
         while let Ok(length @ 1..) = from.read(&mut bytes).await {
             last = last.max(Instant::now() + latency.draw(&mut random));
+            if latency.forgotten.load(Relaxed) != born {
+                continue;
+            }
             if sender.send((last, bytes[..length].to_vec())).is_err() {
                 return;
             }
