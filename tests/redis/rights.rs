@@ -395,6 +395,30 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
     });
 }
 
+/// A selector gives the user the right, but not to the lock's key. Then the errors have words of
+/// their own, which differ between the versions.
+#[test]
+fn a_right_to_other_keys_only_is_missing() {
+    on_each_version(3, async |version, masters| {
+        if version == "the server program" && server::is_before_7() {
+            return; // these servers have no selectors
+        }
+        for (kind, right) in [(Kind::Mutex, "pttl"), (Kind::Reentrant, "hset")] {
+            let case = format!("{version}: {kind}, {right}");
+            let rules = [format!("-{right}"), format!("(+{right} ~other)")];
+            give(&masters, &rules);
+            let locks = coordinator(patient(), &masters);
+            let lock = lock_of_kind(kind, "r", &locks, &locks.owner());
+            find_missing(&case, right, &locks, &lock).await;
+            give(&masters, &["clearselectors", "+@all"]);
+            for master in &masters {
+                assert_eq!(master.command(&["EXISTS", "r"]), "0", "{case}");
+            }
+            close_at_once(&locks).await;
+        }
+    });
+}
+
 /// `ready` cannot know which rights a lock needs, until a majority has denied one.
 async fn find_missing(case: &str, right: &str, locks: &Coordinator, lock: &Lock) {
     let is_named = |text: String| text.to_lowercase().contains(right);

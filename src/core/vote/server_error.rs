@@ -325,6 +325,72 @@ mod tests {
         }
     }
 
+    /// The answers of real servers to a user without a right to a command, a key and a channel. Each
+    /// was sent alone, then in a script, and then in a script that caught the error.
+    #[test]
+    fn the_denials_of_each_version_are_known() {
+        use ServerError::{ChannelDenied, CommandDenied, KeyDenied, ScriptsDenied};
+        let kinds = [
+            CommandDenied,
+            CommandDenied,
+            CommandDenied,
+            KeyDenied,
+            KeyDenied,
+            KeyDenied,
+            ChannelDenied,
+            ChannelDenied,
+            ScriptsDenied,
+        ];
+        for (version, errors) in [
+            (
+                "Redis 6.2",
+                [
+                    "NOPERM this user has no permissions to run the 'get' command or its subcommand",
+                    "ERR Error running script (call to f_2932): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",
+                    "@user_script: 1: The user executing the script can't run this command or subcommand",
+                    "NOPERM this user has no permissions to access one of the keys used as arguments",
+                    "ERR Error running script (call to f_2932): @user_script:1: @user_script: 1: The user executing the script can't access at least one of the keys mentioned in the command arguments",
+                    "@user_script: 1: The user executing the script can't access at least one of the keys mentioned in the command arguments",
+                    "NOPERM this user has no permissions to access one of the channels used as arguments",
+                    "ERR Error running script (call to f_1a02): @user_script:1: @user_script: 1: The user executing the script can't publish to the channel mentioned in the command",
+                    "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+                ],
+            ),
+            (
+                "Redis 7.0",
+                [
+                    "NOPERM this user has no permissions to run the 'get' command",
+                    "ERR The user executing the script can't run this command or subcommand script: 2932, on @user_script:1.",
+                    "ERR The user executing the script can't run this command or subcommand",
+                    "NOPERM this user has no permissions to access one of the keys used as arguments",
+                    "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments script: 2932, on @user_script:1.",
+                    "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments",
+                    "NOPERM this user has no permissions to access one of the channels used as arguments",
+                    "ERR The user executing the script can't publish to the channel mentioned in the command script: 1a02, on @user_script:1.",
+                    "NOPERM this user has no permissions to run the 'evalsha' command",
+                ],
+            ),
+            (
+                "Redis 8.0 and 8.6, Valkey 8.0 to 9.1",
+                [
+                    "NOPERM User ann has no permissions to run the 'get' command",
+                    "ERR ACL failure in script: User ann has no permissions to run the 'get' command script: 2932, on @user_script:1.",
+                    "ERR ACL failure in script: User ann has no permissions to run the 'get' command",
+                    "NOPERM No permissions to access a key",
+                    "ERR ACL failure in script: No permissions to access a key script: 2932, on @user_script:1.",
+                    "ERR ACL failure in script: No permissions to access a key",
+                    "NOPERM No permissions to access a channel",
+                    "ERR ACL failure in script: No permissions to access a channel script: on @user_script:1.",
+                    "NOPERM User ann has no permissions to run the 'evalsha' command",
+                ],
+            ),
+        ] {
+            for (error, kind) in errors.into_iter().zip(kinds) {
+                assert_eq!(ServerError::of(error), kind, "{version}: {error}");
+            }
+        }
+    }
+
     /// The errors of servers, of versions of clusters, and of proxies.
     #[test]
     fn each_error_means_that_one_thing_must_change() {
