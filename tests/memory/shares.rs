@@ -171,22 +171,24 @@ fn of_five_processes_with_short_or_random_holds_each_gets_its_share() {
     check("five at random", &LATENCIES[..3], seconds(20), 2);
 }
 
+/// At the longest latency, a hand-over takes as long as a hold, so the bound would not count.
 #[test]
 fn a_process_that_does_not_pause_leaves_the_others_their_shares() {
-    check("no pauses", &LATENCIES, seconds(5), 1);
-    check("one does not pause", &LATENCIES, seconds(5), 2);
-    check("one hardly pauses", &LATENCIES, seconds(5), 3);
+    check("no pauses", &LATENCIES[..3], seconds(5), 1);
+    check("one does not pause", &LATENCIES[..3], seconds(5), 2);
+    check("one hardly pauses", &LATENCIES[..3], seconds(5), 3);
 }
 
-/// The pauses of one process are shorter than a round trip at the longest latency, so that process
-/// counts as one that does not pause.
+/// In the patterns that are left out, some pauses are shorter than a round trip at the longest
+/// latency.
 #[test]
 #[ignore = "all patterns, for two minutes in an optimised build"]
 fn in_every_pattern_each_process_gets_its_share() {
     let mut failed = String::new();
     for (pattern, seed) in patterns().iter().zip(1..) {
         for latency in LATENCIES {
-            if pattern.name == "50 ms" && latency == LATENCIES[3] {
+            let shortest = pattern.processes.iter().map(|process| process.pause).min();
+            if shortest < Some(10) && latency == LATENCIES[3] {
                 continue;
             }
             let run = || check(pattern.name, &[latency], seconds(300), seed);
