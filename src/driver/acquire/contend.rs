@@ -160,7 +160,7 @@ impl Contest<'_> {
         let met = denied.met();
         (self.waiter).history(|history| {
             self.policy
-                .note_denied(met, agreed.is_some(), took, history)
+                .note_denied(met, agreed.is_some(), took, history);
         });
         if let Some(is_reached) = denied.is_reached() {
             context.note_reach(is_reached, at);
