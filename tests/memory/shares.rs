@@ -182,7 +182,7 @@ fn a_process_that_does_not_pause_leaves_the_others_their_shares() {
 /// In the patterns that are left out, some pauses are shorter than a round trip at the longest
 /// latency.
 #[test]
-#[ignore = "all patterns, for two minutes in an optimised build"]
+#[ignore = "20 s in an optimised build; in most runs, one row misses its bound by chance"]
 fn in_every_pattern_each_process_gets_its_share() {
     let mut failed = String::new();
     for (pattern, seed) in patterns().iter().zip(1..) {
