@@ -121,7 +121,7 @@ pub(crate) fn find(facts: &Facts) -> impl Iterator<Item = Finding> {
     let mut lacking: Vec<_> = lacking.filter(|lack| !lack.missing.is_empty()).collect();
     let mut findings = Vec::new();
     for row in [NO_KIND, NO_RELEASE, NO_MUTEX, NO_SUCH_LOCK] {
-        let of_row = lacking.iter().filter(|lack| lack.row.why == row.why);
+        let of_row = lacking.iter().filter(|lack| lack.row == row);
         let missing: BTreeSet<_> = of_row
             .flat_map(|lack| lack.missing.iter().copied())
             .collect();

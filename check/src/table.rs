@@ -3,11 +3,11 @@
 use crate::report::{Finding, Severity};
 
 /// A finding without its value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Row {
     severity: Severity,
     pub(crate) setting: &'static str,
-    pub(crate) why: &'static str,
+    why: &'static str,
     fix: &'static str,
 }
 

@@ -28,19 +28,18 @@ fn calls_after_a_fork_fail_at_once() {
         return fork_with_a_guard(&masters);
     }
     with_masters(3, async |masters| {
-        let Some(shim) = shim("forking.c", &masters[0]) else {
-            return;
-        };
-        let process = Process::start(
-            "fork::calls_after_a_fork_fail_at_once",
-            [
-                (MASTERS, urls(&masters).join(",").into()),
-                ("LD_PRELOAD", shim.into()),
-            ],
-        );
-        block_in_place(|| process.finish());
+        run_again("fork::calls_after_a_fork_fail_at_once", &masters);
         assert_no_keys(&masters);
     });
+}
+
+/// Runs this test again in a process that can fork, if the shim can be built.
+fn run_again(test: &str, masters: &[Server]) {
+    if let Some(shim) = shim("forking.c", &masters[0]) {
+        let masters = urls(masters).join(",").into();
+        let process = Process::start(test, [(MASTERS, masters), ("LD_PRELOAD", shim.into())]);
+        block_in_place(|| process.finish());
+    }
 }
 
 fn fork_with_a_guard(masters: &str) {
@@ -60,17 +59,10 @@ fn no_call_after_a_fork_waits_for_a_thread_of_the_parent() {
         return fork_among_threads(&masters);
     }
     with_masters(3, async |masters| {
-        let Some(shim) = shim("forking.c", &masters[0]) else {
-            return;
-        };
-        let process = Process::start(
+        run_again(
             "fork::no_call_after_a_fork_waits_for_a_thread_of_the_parent",
-            [
-                (MASTERS, urls(&masters).join(",").into()),
-                ("LD_PRELOAD", shim.into()),
-            ],
+            &masters,
         );
-        block_in_place(|| process.finish());
     });
 }
 

@@ -26,8 +26,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// A process that only gets the lock after releases of others gives way at each win of this
-    /// number.
+    /// The number of wins after which a process gives way that gets the lock at each release of
+    /// another one.
     const CALM: u8 = 6;
     /// The number of further attempts without a rival after which the lock counts as uncontested.
     const UNTIL_CALM: u8 = 8;

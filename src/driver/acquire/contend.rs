@@ -197,7 +197,6 @@ impl Contest<'_> {
     /// this process has released the lock, this waiter is the first to ask, so it does not give way
     /// here.
     async fn give_way(&mut self, since: Option<LeaseTime>) {
-        let (now, random) = (clock::now(), clock::random_u64());
         let history = self.waiter.history(|history| *history);
         let gives_way = match since {
             Some(_) => history.waiter_gives_way(),
@@ -210,8 +209,9 @@ impl Contest<'_> {
             // Who takes the lock now is a rival.
             self.policy.note_waited(Some(MasterSet::ALL));
         }
+        let now = clock::now();
         let waited = since.map(|since| now.saturating_duration_since(since));
-        let time = history.precedence.time(waited, random);
+        let time = history.precedence.time(waited, clock::random_u64());
         self.waiter.pause_until(self.deadline.cap(now + time)).await;
     }
 }
