@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::commands::{By, LockCommand};
-use crate::core::vote::Verb;
+use crate::core::{vote::Verb, wait::pauses::Pace};
 
 /// Counts the rounds of claims that follow each other without a pause. Time passes in every round
 /// of the simulator, so a short time counts as no pause.
@@ -27,8 +27,11 @@ struct Rounds {
 }
 
 impl Hurry {
-    /// The most rounds of a claim without a pause.
-    const MOST: u32 = 10;
+    /// The most rounds of a claim that waits in the queues, without a pause.
+    const MOST_IN_QUEUES: u32 = 10;
+    /// The same without queues: one for each report of a burst, one before, and one after it. A
+    /// holder that enters again and again makes that many reports.
+    const MOST_OF_REPORTS: u32 = Pace::OF_REPORTS.burst + 2;
     /// The microseconds from one round to the next that count as a pause. If packets are fast, a
     /// round takes 2 ms, or 4 ms if one master is asked first. The shortest pause takes 5 ms more.
     const PAUSE: u64 = 6_000;
@@ -52,7 +55,10 @@ impl Hurry {
                 rounds.last = now;
                 rounds.count += 1;
                 rounds.tickets.insert(sent.ticket.map(<[u8]>::to_vec));
-                let most = Self::MOST * rounds.tickets.len() as u32;
+                let most = match sent.kind.has_queue() {
+                    true => Self::MOST_IN_QUEUES * rounds.tickets.len() as u32,
+                    false => Self::MOST_OF_REPORTS,
+                };
                 return (rounds.count == most + 1).then_some(rounds.count);
             }
             // Later rounds belong to another call.
@@ -82,13 +88,20 @@ mod tests {
     /// Returns the first count of rounds that is too much. Each of `commands` has a verb, its
     /// attempt, and a ticket, and comes 2 ms after the one before, or later after a `Probe`.
     fn too_much(commands: impl IntoIterator<Item = (Verb, u64, &'static str)>) -> Option<u32> {
+        too_much_of(Kind::Semaphore, commands)
+    }
+
+    fn too_much_of(
+        kind: Kind,
+        commands: impl IntoIterator<Item = (Verb, u64, &'static str)>,
+    ) -> Option<u32> {
         let (mut hurry, mut now) = (Hurry::default(), 0);
         let mut counts = commands.into_iter().map(|(verb, attempt, ticket)| {
             now += if verb == Verb::Probe { 4_000 } else { 2_000 };
             let attempt = attempt.to_string();
             let sent = LockCommand {
                 verb,
-                kind: Kind::Semaphore,
+                kind,
                 key: "a",
                 by: Some(By::Owner(b"u:1", attempt.as_bytes())),
                 slot: None,
@@ -117,6 +130,12 @@ mod tests {
             let commands = rounds(6).chain([(verb, 6, "")]).chain(rounds(5));
             assert_eq!(too_much(commands), expected, "{verb:?}");
         }
+    }
+
+    #[test]
+    fn reports_of_a_lock_without_queues_lead_to_one_round_each() {
+        assert_eq!(too_much_of(Kind::Reentrant, rounds(30)), None);
+        assert_eq!(too_much_of(Kind::Reentrant, rounds(40)), Some(31));
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(crate) struct Pauses {
 /// How many attempts news may lead to: a burst, and then one for each interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    burst: u32,
+    pub(crate) burst: u32,
     interval: Duration,
 }
 
