@@ -105,7 +105,7 @@ impl Coordinator {
     pub fn health_events(&self) -> HealthEvents {
         HealthEvents::new(
             self.context.masters.health.watch(),
-            self.context.timers.home,
+            self.context.timers.home.clone(),
         )
     }
 
