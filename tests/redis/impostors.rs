@@ -100,6 +100,7 @@ fn health_says_which_servers_can_never_be_masters() {
             ("-NOPROTO unsupported protocol version\r\n", other),
             ("%1\r\n+mode\r\n+sentinel\r\n", other),
             ("HTTP/1.1 400 Bad Request\r\n\r\n", other),
+            ("HTTP/1.1 503 Service Unavailable\r\n\r\n", None),
         ] {
             let url = impostor(move |mut stream| {
                 let _ = stream.read(&mut [0; 4096]);

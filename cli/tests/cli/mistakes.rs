@@ -107,11 +107,10 @@ fn an_error_that_ends_by_itself_is_69_and_waited_for() {
     }
 }
 
-/// What a proxy answers before its server is ready. The second one is no answer of a master, but the
-/// wait has begun before.
+/// What a proxy answers before its server is ready.
 const NOT_READY: [&str; 2] = [
-    "-upstream failure\r\n",
     "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+    "-upstream failure\r\n",
 ];
 
 /// Starts a proxy that gives the answer with the number in `step`, and that has a server from then
@@ -139,7 +138,7 @@ fn a_lock_is_got_when_the_proxy_has_its_server() {
     let url = format!("redis://127.0.0.1:{}", proxy(masters[0].port(), &step));
     let start = |words| {
         let mut running = Running::start(&mut at(&url, words));
-        running.errors_until(&["waiting for \"a\": ", "upstream failure"]);
+        running.errors_until(&["waiting for \"a\": ", "the status 503 of HTTP"]);
         running
     };
     let mut running = start("run -v a -- echo ran");
@@ -147,7 +146,7 @@ fn a_lock_is_got_when_the_proxy_has_its_server() {
     step.store(1, Relaxed);
     let (status, _, err) = limited.ended();
     assert_eq!(status.code(), Some(69), "{err}");
-    assert!(err.contains("the answer is not RESP"), "{err}");
+    assert!(err.contains("upstream failure"), "{err}");
     step.store(2, Relaxed);
     assert_eq!(running.line(), "ran");
     assert!(running.ended().0.success());

@@ -122,6 +122,9 @@ fn no_greeting(address: &Address, error: io::Error, has_answered: bool) -> Conne
 /// Returns the error of a stream without a reply of a Redis server. A server that expects TLS
 /// closes a plain connection, or answers with an alert.
 fn no_answer(address: &Address, error: io::Error) -> ConnectError {
+    if error.kind() == io::ErrorKind::ResourceBusy {
+        return ConnectError::Busy(error.to_string());
+    }
     let is_no_redis = error.kind() == io::ErrorKind::InvalidData; // something else has answered
     let error = match address {
         Address::Tcp(..) => ConnectError::NoGreeting(error),

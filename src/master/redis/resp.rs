@@ -111,10 +111,7 @@ impl FrameScan {
                 b'%' => more = 2 * length(line)?.unwrap_or(0),
                 // An attribute is followed by the value that it describes.
                 b'|' => more = 1 + 2 * length(line)?.unwrap_or(0),
-                _ => {
-                    let why = "the answer is not RESP: is this a Redis server?";
-                    return Err(no_resp(why));
-                }
+                _ => return Err(other_answer(kind, line)),
             }
             self.at = next + blob;
             self.searched = self.at;
@@ -141,6 +138,23 @@ fn length(digits: &[u8]) -> io::Result<Option<usize>> {
         Some(-1) => Ok(None),
         Some(length @ 0..=0xff_ffff) => Ok(Some(length as usize)),
         _ => Err(no_resp("a reply announces an invalid length")),
+    }
+}
+
+/// Returns the error of an answer that is not RESP. `kind` is the first byte of its first line, and
+/// `line` is the rest. A proxy that speaks HTTP has a status from 500 to 599 while its server is not
+/// ready.
+fn other_answer(kind: u8, line: &[u8]) -> io::Error {
+    let status = line.strip_prefix(b"TTP/").and_then(|line| {
+        let (_, status) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+        status.get(..3)
+    });
+    match status {
+        Some(status) if kind == b'H' && status.starts_with('5') => io::Error::new(
+            io::ErrorKind::ResourceBusy,
+            format!("a proxy answered with the status {status} of HTTP: is its server up?"),
+        ),
+        _ => no_resp("the answer is not RESP: is this a Redis server?"),
     }
 }
 
