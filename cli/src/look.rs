@@ -208,7 +208,7 @@ impl Look {
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
-            denied: Some(Outage::in_votes(locks, votes, Stage::Begins)).filter(Outage::is_refusal),
+            denied: denied(locks, votes),
         }
     }
 
@@ -230,7 +230,10 @@ impl Look {
             Some(Outage::Quarantine { .. }) => {
                 (self.verdict, self.counted) = (Verdict::Quarantined, able);
             }
-            _ => (self.verdict, self.counted) = (Verdict::NoQuorum, able),
+            _ => {
+                (self.verdict, self.counted) = (Verdict::NoQuorum, able);
+                self.denied = denied(locks, votes);
+            }
         }
     }
 
@@ -319,6 +322,12 @@ impl MasterLook {
             answer: row.latency(),
         }
     }
+}
+
+/// Returns the reason for these votes, if so many masters refuse the user or deny a right that
+/// another try is useless.
+fn denied(locks: &Coordinator, votes: &Votes) -> Option<Outage> {
+    Some(Outage::in_votes(locks, votes, Stage::Begins)).filter(Outage::is_refusal)
 }
 
 /// Returns why there is no answer, or no vote.

@@ -246,8 +246,16 @@ fn a_wait_for_masters_of_which_some_deny_the_lock_says_so() {
 #[test]
 fn the_status_of_a_lock_whose_key_is_denied_is_78() {
     let masters = masters(3);
-    masters.iter().for_each(|master| allow(master, OTHER_KEYS));
-    for words in ["status a", "status --json a", "break --yes a"] {
+    masters.iter().for_each(|master| allow(master, ALL));
+    // From now on, the masters have the script that inspects locks.
+    assert_eq!(ended(&mut as_bob(&masters, "status a")).0, 0);
+    for (rules, words) in [
+        (OTHER_KEYS, "status a"),
+        (OTHER_KEYS, "status --json a"),
+        (OTHER_KEYS, "break --yes a"),
+        ("+@all -eval ~*", "status a"),
+    ] {
+        masters.iter().for_each(|master| allow(master, rules));
         let (status, _, err) = ended(&mut as_bob(&masters, words));
         assert_eq!(status, 78, "{words}: {err}");
         assert!(
