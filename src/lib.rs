@@ -2,7 +2,7 @@
 //! [Redlock](https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/) algorithm.
 //!
 //! ```
-//! # #[tokio::main(flavor = "current_thread")]
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
 //! use quorlock::{Coordinator, MemoryMaster};

@@ -164,7 +164,7 @@ impl MasterSpec {
     ///     }
     /// }
     ///
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let masters = ["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"].map(|host| {
     ///     MasterSpec::from_stream(&format!("redis://{host}"), move || tunnel(host))

@@ -20,7 +20,7 @@ use crate::core::{
 /// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::time::Duration;
 /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};

@@ -24,7 +24,7 @@ use super::{
 /// | [`break_held`](crate::Coordinator::break_held) | removed a holder that the inspection showed |
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use quorlock::{Coordinator, MemoryMaster, Vote};
 /// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
@@ -90,7 +90,7 @@ impl Votes {
     /// each list.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster, Tally, Vote};
     /// let old: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();

@@ -122,7 +122,7 @@ impl Builder {
     /// counts in both lists. Both lists together may have at most 64 masters.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use quorlock::{Coordinator, MemoryMaster};
     ///
@@ -301,7 +301,7 @@ impl Builder {
     /// milliseconds. See [`ConnectionName`](crate::tools::ConnectionName).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use quorlock::{Coordinator, MemoryMaster};
     ///

@@ -38,7 +38,7 @@ use crate::{
 /// count.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use quorlock::{MemoryMaster, SharedSettings};
 ///
@@ -220,7 +220,7 @@ impl Builder {
     /// [`ConfigError::Shared`] names a variable or a file that cannot be used.
     ///
     /// ```no_run
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use quorlock::Builder;
     ///

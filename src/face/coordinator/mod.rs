@@ -45,7 +45,7 @@ mod questions;
 /// majority of the masters is enough to lock. See [`docs::guarantees`](crate::docs::guarantees).
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::time::Duration;
 /// use quorlock::{Coordinator, MemoryMaster};
@@ -71,7 +71,7 @@ impl Coordinator {
     /// nothing. [`last_heard`](MasterHealth::last_heard) says how old a state may be.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
     /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
@@ -91,7 +91,7 @@ impl Coordinator {
     /// The returned events do not keep the coordinator alive.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
     /// # let locks = Coordinator::new([MemoryMaster::new()])?;
@@ -146,7 +146,7 @@ impl Coordinator {
     /// be acquired if a majority of each list can vote.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
     /// # use quorlock::{Coordinator, MasterHealth, MemoryMaster, Tally};
@@ -208,7 +208,7 @@ impl Coordinator {
     /// Dropping the future leaves the coordinator closed, as with [`close`](Self::close).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
     /// # use quorlock::{Coordinator, Fault, MemoryMaster};

@@ -22,7 +22,7 @@ use crate::{
 /// their login and certificates from these settings, and the builder can take all others:
 ///
 /// ```no_run
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use quorlock::{Group, Groups, MasterSpec, SharedSettings};
 ///

@@ -47,7 +47,7 @@ use crate::core::{config_error::ConfigError, error::ReadyError, vote::votes::Vot
 /// Groups are cheap to clone, and all clones share everything.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use quorlock::{Coordinator, Group, Groups, MemoryMaster};
 ///
@@ -125,7 +125,7 @@ impl Groups {
     /// See [`GroupsError`].
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use quorlock::{Coordinator, Group, Groups, MemoryMaster};
     ///
@@ -270,7 +270,7 @@ impl Groups {
     /// Dropping the future has no effect on the masters.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
     /// # use quorlock::{Coordinator, Fault, Group, Groups, MemoryMaster};

@@ -154,7 +154,7 @@ impl Lock {
     /// [`Lock`](Self#cancel-safety).
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{AcquireError, Contention, Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
@@ -273,7 +273,7 @@ impl Lock {
     /// Dropping the future drops the unfinished body, and releases the lock.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
@@ -379,7 +379,7 @@ impl fmt::Debug for Lock {
 /// Dropping the owner releases no lock. Dropping the guards releases the locks.
 ///
 /// ```
-/// # #[tokio::main(flavor = "current_thread")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use quorlock::{Coordinator, MemoryMaster};
 /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;

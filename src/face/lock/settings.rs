@@ -59,7 +59,7 @@ impl Lock {
     /// if a majority of masters has forgotten it.
     ///
     /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
     /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
