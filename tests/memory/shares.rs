@@ -27,6 +27,8 @@ struct Process {
     pause: u64,
     /// `true` if the times are random, from half of the given ones to three halves.
     is_random: bool,
+    /// The time at which the process comes.
+    comes_at: u64,
 }
 
 struct Pattern {
@@ -42,6 +44,7 @@ fn pattern(name: &'static str, hold: u64, pauses: &[u64], is_random: bool) -> Pa
         hold,
         pause,
         is_random,
+        comes_at: 0,
     };
     Pattern {
         name,
@@ -97,7 +100,7 @@ async fn contest(
             let mut random = Random::new(seed);
             let end = Instant::now() + lasts;
             let (mut count, mut longest) = (0, Duration::ZERO);
-            sleep(millis(number * 7)).await;
+            sleep(millis(number * 7 + process.comes_at)).await;
             while Instant::now() < end {
                 let start = Instant::now();
                 let acquired = timeout_at(end, locks.mutex("r").acquire()).await;
@@ -124,6 +127,13 @@ async fn contest(
     )
 }
 
+/// Runs `task` in virtual time.
+fn block_on<T>(task: impl Future<Output = T>) -> T {
+    let mut runtime = runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(task)
+}
+
 /// Fails unless each process gets at least half of an equal share, and no wait is longer than three
 /// times the time that all processes need to hold the lock once and to pause, or six times if one of
 /// them does not pause.
@@ -140,12 +150,7 @@ fn check(name: &str, at: &[(u64, u64)], lasts: Duration, seed: u64) {
     let times = if is_greedy { 6 } else { 3 };
     let bound = millis(cycle.max().unwrap() * processes.len() as u64 * times);
     for &latency in at {
-        let runtime = runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        let (counts, longest) = runtime.block_on(contest(processes, latency, lasts, seed));
+        let (counts, longest) = block_on(contest(processes, latency, lasts, seed));
         let total: usize = counts.iter().sum();
         let equal = total as f64 / processes.len() as f64;
         let share = *counts.iter().min().unwrap() as f64 / equal;
@@ -177,6 +182,31 @@ fn a_process_that_does_not_pause_leaves_the_others_their_shares() {
     check("no pauses", &LATENCIES[..3], seconds(5), 1);
     check("one does not pause", &LATENCIES[..3], seconds(5), 2);
     check("one hardly pauses", &LATENCIES[..3], seconds(5), 3);
+}
+
+/// The longer a process has had the lock alone, the more rarely it looks for others.
+#[test]
+fn a_process_that_comes_late_gets_the_lock_from_one_that_does_not_pause() {
+    for (hold, latency) in [(20, LATENCIES[1]), (20, LATENCIES[2]), (100, LATENCIES[1])] {
+        let mut processes = pattern("", hold, &[0; 2], false).processes;
+        processes[1].comes_at = 30_000;
+        let (counts, longest) = block_on(contest(&processes, latency, seconds(90), 1));
+        assert!(longest < seconds(30), "{hold}: {counts:?}, {longest:?}");
+    }
+}
+
+/// A process that has won a lock many times looks for others. It must not do so for each lock.
+#[test]
+fn locks_that_nobody_else_wants_cost_no_wait() {
+    block_on(async {
+        let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new())).unwrap();
+        locks.all_ready(seconds(3)).await.unwrap();
+        let start = Instant::now();
+        for number in 0..6_000 {
+            drop(locks.mutex(format!("r/{number}")).acquire().await.unwrap());
+        }
+        assert_eq!(start.elapsed(), Duration::ZERO);
+    });
 }
 
 /// In the patterns that are left out, some pauses are shorter than a round trip at the longest

@@ -118,7 +118,7 @@ impl ContestPolicy {
         took: Duration,
         history: &mut History,
     ) {
-        history.in_a_row = 0;
+        history.note_denied();
         let (obstacle, took_some) = met;
         let is_split = *obstacle == Obstacle::Split;
         let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));

@@ -17,7 +17,11 @@ pub(crate) struct History {
     /// Counts the attempts without a rival, down to 0 and then again from `CALM - 1`.
     countdown: u8,
     /// The number of wins since the last denied attempt.
-    pub(super) in_a_row: u32,
+    in_a_row: u32,
+    /// `true` if the next call gives way, because this process has won many times in a row.
+    is_probe_due: bool,
+    /// The time before which only the first wins in a row lead to a probe.
+    next_probe: Option<LeaseTime>,
     pub(crate) precedence: Precedence,
     /// `true` if the last waiter had to wait in the queues of the masters. The next waiter is then
     /// likely to wait in them as well, so it joins the queues in its first round.
@@ -31,6 +35,9 @@ impl History {
     const CALM: u8 = 6;
     /// The number of further attempts without a rival after which the lock counts as uncontested.
     const UNTIL_CALM: u8 = 8;
+    /// A probe takes the time of four attempts, if nobody else wants the lock. This many times the
+    /// time of two attempts lies between two of the later ones, so they take a part of 1/64.
+    const PROBES_AT_MOST: u32 = 128;
 
     /// Notes an attempt, and whether it has met a rival.
     pub(crate) fn note(&mut self, has_rival: bool) {
@@ -40,11 +47,23 @@ impl History {
         };
     }
 
-    /// Notes an attempt that won a lock without queues on the masters, and how long it took.
-    pub(crate) fn note_won(&mut self, took: Duration) {
+    /// Notes an attempt that won a lock without queues on the masters at `now`, and how long it
+    /// took.
+    pub(crate) fn note_won(&mut self, took: Duration, now: LeaseTime) {
         self.note(false);
-        self.in_a_row = self.in_a_row.saturating_add(1);
         self.precedence.note_won(took);
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        let may_probe = self.next_probe.is_none_or(|at| at <= now);
+        let (row, often) = (self.in_a_row, Self::PROBES_AT_MOST);
+        self.is_probe_due = matches!(row, 8 | 16) || row.is_multiple_of(32) && may_probe;
+        if self.is_probe_due {
+            self.next_probe = Some(now + self.precedence.two_attempts().saturating_mul(often));
+        }
+    }
+
+    /// Notes an attempt that was denied.
+    pub(super) fn note_denied(&mut self) {
+        (self.in_a_row, self.is_probe_due) = (0, false);
     }
 
     /// Returns whether the next attempt is likely to meet a rival.
@@ -57,11 +76,9 @@ impl History {
         self.are_rivals_likely() || self.countdown == 1
     }
 
-    /// Returns whether a new call gives way to other processes. A process that has met no other
-    /// process does so ever more rarely.
+    /// Returns whether a new call gives way to other processes.
     pub(crate) fn call_gives_way(&self) -> bool {
-        let is_probe = self.in_a_row >= 8 && self.in_a_row.is_power_of_two();
-        self.are_rivals_likely() || is_probe
+        self.are_rivals_likely() || self.is_probe_due
     }
 }
 
@@ -137,35 +154,48 @@ mod tests {
         for _ in 0..History::UNTIL_CALM {
             assert!(history.are_rivals_likely());
             assert!(history.waiter_gives_way() && history.call_gives_way());
-            history.note_won(Duration::ZERO);
+            history.note_won(Duration::ZERO, LeaseTime::some());
         }
         assert!(!history.are_rivals_likely());
     }
 
-    /// Returns the wins before which `gives_way` is `true`, counted from 0.
-    fn wins(mut history: History, gives_way: impl Fn(&History) -> bool) -> Vec<usize> {
+    /// Returns the wins before which `gives_way` is `true`, counted from 0. The wins are `apart`.
+    fn wins(
+        mut history: History,
+        apart: Duration,
+        gives_way: impl Fn(&History) -> bool,
+    ) -> Vec<u32> {
         let mut wins = Vec::new();
-        for win in 0..40 {
+        for win in 0..260 {
             if gives_way(&history) {
                 wins.push(win);
             }
-            history.note_won(Duration::ZERO);
+            history.note_won(Duration::ZERO, LeaseTime::some() + apart * win);
         }
         wins
     }
 
     #[test]
     fn a_process_without_rivals_gives_way_from_time_to_time() {
-        let history = History::default();
-        assert_eq!(
-            wins(history, History::waiter_gives_way),
-            [5, 11, 17, 23, 29, 35]
-        );
-        assert_eq!(wins(history, History::call_gives_way), [8, 16, 32]);
+        let (history, millis) = (History::default(), Duration::from_millis);
+        let of_waiter = wins(history, millis(1), History::waiter_gives_way);
+        assert_eq!(of_waiter[..3], [5, 11, 17]);
+        for (apart, expected) in [
+            (
+                millis(20),
+                &[8, 16, 32, 64, 96, 128, 160, 192, 224, 256][..],
+            ),
+            (millis(5), &[8, 16, 96, 160, 224]), // 256 ms lie between two of the later ones
+            (Duration::ZERO, &[8, 16]),
+        ] {
+            let of_calls = wins(history, apart, History::call_gives_way);
+            assert_eq!(of_calls, expected, "{apart:?}");
+        }
         let mut denied = history;
-        (0..7).for_each(|_| denied.note_won(Duration::ZERO));
-        denied.in_a_row = 0;
-        assert_eq!(wins(denied, History::call_gives_way), [8, 16, 32]);
+        (0..8).for_each(|_| denied.note_won(Duration::ZERO, LeaseTime::some()));
+        denied.note_denied();
+        let of_calls = wins(denied, millis(20), History::call_gives_way);
+        assert_eq!(of_calls[..3], [8, 16, 32]);
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn note_win(request: &LockRequest, start: Start, at: LeaseTime) {
     let now = clock::now();
     context.local_waiters.history(&request.lock_id, |history| {
         history.run.note(start, Some(now));
-        history.note_won(now.saturating_duration_since(at));
+        history.note_won(now.saturating_duration_since(at), now);
     });
     context.note_reach(true, at);
 }

@@ -34,10 +34,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct LocalWaiters {
     queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
-    /// The histories of locks of all kinds, by the last byte of the hash of the lock's key. An
-    /// entry stays after the queue of its lock is gone. If two locks share an entry, a waiter may
-    /// give way early, or waste a round trip.
-    histories: Mutex<HashMap<u8, History>>,
+    /// The histories of locks of all kinds, by the hash of the lock's key. An entry stays after the
+    /// queue of its lock is gone.
+    histories: Mutex<HashMap<u64, History>>,
     /// `true` if waiters only poll, as clients of other libraries do, and hear of no release.
     poll: bool,
 }
@@ -62,6 +61,10 @@ struct QueueState {
 }
 
 impl LocalWaiters {
+    /// The largest number of histories. Then all are forgotten, and a waiter may give way too late,
+    /// or waste a round trip.
+    const MOST_HISTORIES: usize = 4_096;
+
     pub(crate) fn new(poll: bool) -> Self {
         Self {
             poll,
@@ -130,8 +133,11 @@ impl LocalWaiters {
 
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
-        let entry = hash(lock_id.key().bytes()) as u8;
-        visit(self.histories.lock().entry(entry).or_default())
+        let (hash, mut histories) = (hash(lock_id.key().bytes()), self.histories.lock());
+        if histories.len() >= Self::MOST_HISTORIES && !histories.contains_key(&hash) {
+            histories.clear();
+        }
+        visit(histories.entry(hash).or_default())
     }
 }
 
