@@ -10,7 +10,8 @@
 --                           another process
 --          'origin_seen'    how many ms ago the origin key was first written
 --          'try.NAME'       the error of trying a command or a key
---          'may_listen'     'yes' or 'no'; missing if the server cannot tell
+--          'may_listen'     'yes', 'no', or 'no channel' if the user may not publish there either;
+--                           missing if the server cannot tell
 --
 -- The keys are arguments, because they may be on different servers of a cluster.
 local lines = {}
@@ -88,7 +89,12 @@ try('PUBLISH', 'PUBLISH', channel, '0')
 -- Only Redis 7 and later can tell this right.
 if redis.acl_check_cmd then
   -- A server without the command raises an error.
-  local known, allowed = pcall(redis.acl_check_cmd, 'SUBSCRIBE', 'quorlock:turn:' .. key)
-  say('may_listen', known and allowed and 'yes' or 'no')
+  local function allows(...)
+    local known, allowed = pcall(redis.acl_check_cmd, ...)
+    return known and allowed
+  end
+  local turn = 'quorlock:turn:' .. key
+  local may_listen = allows('SUBSCRIBE', turn) and 'yes'
+  say('may_listen', may_listen or allows('PUBLISH', turn, '0') and 'no' or 'no channel')
 end
 return table.concat(lines, '\n')

@@ -16,7 +16,7 @@ use crate::{
     link::{Answer, Link, map, text, wall_micros},
     programs,
     report::Finding,
-    table::{EVAL, NO_EVAL, NOT_NOW},
+    table::{EVAL, NO_EVAL, NO_SCRIPTS, NOT_NOW},
 };
 
 /// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
@@ -86,7 +86,7 @@ fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result
     let [list, evalsha, facts, rest @ ..] = answers else {
         return Err(NOT_NOW.with("answered too little"));
     };
-    let facts = facts.as_ref().map_err(|error| refused(error))?;
+    let facts = facts.as_ref().map_err(|error| refused(error, evalsha))?;
     let mut facts = Facts::parse(&text(facts), sent, received);
     facts.database = database;
     (facts.programs, facts.unseen) = match list {
@@ -109,11 +109,14 @@ fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result
     Ok(facts)
 }
 
-/// Returns the finding about a server that answers, but does not run the script.
-fn refused(error: &str) -> Finding {
-    let row = match ServerError::of(error).is_denial() {
-        true => EVAL,
-        false => NOT_NOW,
+/// Returns the finding about a server that answers, but does not run the script. It answered
+/// `evalsha` to an unknown script.
+fn refused(error: &str, evalsha: &Answer) -> Finding {
+    let evalsha = evalsha.as_ref().map_err(|error| ServerError::of(error));
+    let row = match evalsha {
+        _ if !ServerError::of(error).is_denial() => NOT_NOW,
+        Err(ServerError::ScriptsDenied) => EVAL.fixed_by(NO_SCRIPTS),
+        _ => EVAL,
     };
     after(row, &said(error), NO_EVAL)
 }

@@ -70,12 +70,12 @@ impl Rights {
     fn row(&self, facts: &Facts) -> Row {
         if self.can_be_taken(facts) {
             NO_RELEASE
-        } else if !has_any_kind(facts) {
-            NO_KIND
-        } else if self.locks == MUTEXES {
+        } else if self.locks != MUTEXES {
+            NO_SUCH_LOCK
+        } else if has_any_kind(facts) {
             NO_MUTEX
         } else {
-            NO_SUCH_LOCK
+            NO_KIND
         }
     }
 

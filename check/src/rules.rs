@@ -32,6 +32,7 @@ pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<F
     rights::find(facts)
         .chain(keys)
         .chain(found)
+        .chain(silent(facts))
         .chain(answers(facts))
         .chain(unread(facts, shared))
         .chain(clock)
@@ -86,19 +87,55 @@ fn server(facts: &Facts) -> [Found; 12] {
 }
 
 /// Finds what the master refuses in scripts.
-fn refusals(facts: &Facts) -> [Found; 3] {
-    let is_silent = facts.denial("PUBLISH").is_some() || facts.is("may_listen", "no");
+fn refusals(facts: &Facts) -> [Found; 2] {
     [
         (
             where_allowed(NO_INSPECTION, facts, &["TYPE"]),
             when(rights::is_without(facts, "TYPE"), "without TYPE"),
         ),
-        (
-            where_allowed(NO_MESSAGES, facts, &["PUBLISH"]),
-            when(is_silent, "denied"),
-        ),
         (UNCOMPARED, facts.uncompared.clone()),
     ]
+}
+
+/// Returns the finding about a user who may not publish or listen.
+fn silent(facts: &Facts) -> Option<Finding> {
+    const CHANNELS: &str = "&quorlock:* &redisson_lock__channel:*";
+    let mut rights = denied(facts, &[("PUBLISH", "+publish")], CHANNELS);
+    let may_publish = facts
+        .denial("PUBLISH")
+        .is_none_or(|denial| denial == ServerError::ChannelDenied);
+    match facts.get("may_listen") {
+        Some("no channel") if may_publish => rights.push(CHANNELS),
+        Some("no" | "no channel") => rights.push("+subscribe +unsubscribe"),
+        _ => {}
+    }
+    rights.dedup();
+    let fix = match facts.denial("PUBLISH").is_some_and(is_forbidden) {
+        true => NOT_IN_SCRIPTS.to_owned(),
+        false => give(&rights),
+    };
+    (!rights.is_empty()).then(|| NO_MESSAGES.with("denied").fixed_by(fix))
+}
+
+/// Returns the rights that were denied, of commands that the check has tried: the right to the
+/// command, or the pattern of its key or channel. No other right belongs into a fix: a server
+/// refuses all rules at once if one of them is a pattern and the user has all keys or channels.
+fn denied(
+    facts: &Facts,
+    tried: &[(&str, &'static str)],
+    pattern: &'static str,
+) -> Vec<&'static str> {
+    let right = |(name, right): &(&str, _)| match facts.denial(name)? {
+        ServerError::KeyDenied | ServerError::ChannelDenied => Some(pattern),
+        _ => Some(*right),
+    };
+    let mut rights: Vec<_> = tried.iter().filter_map(right).collect();
+    rights.dedup();
+    rights
+}
+
+fn give(rights: &[&str]) -> String {
+    format!("ACL SETUSER <user> {}", rights.join(" "))
 }
 
 /// Finds what the master does not answer. Each error has its own fix.
@@ -107,7 +144,7 @@ fn answers(facts: &Facts) -> impl Iterator<Item = Finding> {
     let counters = counters.and_then(|counters| counters.as_ref().err());
     let found = [
         (CONFIG_DENIED, facts.withheld.as_ref(), NO_CONFIG),
-        (EVAL.about("EVALSHA"), facts.evalsha.as_ref(), NO_EVAL),
+        (EVALSHA, facts.evalsha.as_ref(), NO_EVAL),
         (COUNTERS_UNKNOWN, counters, NO_EVAL),
         (UNSEEN, facts.unseen.as_ref(), NO_CLIENT),
         (UNTRACKED, facts.untracked.as_ref(), NO_CLIENT),
@@ -115,6 +152,10 @@ fn answers(facts: &Facts) -> impl Iterator<Item = Finding> {
     let found = found.into_iter();
     found.filter_map(|(row, value, unknown)| Some(after(row, value?, unknown)))
 }
+
+/// What the check tries for the origin key, and the rights to these commands.
+const TO_GUARD: [(&str, &str); 3] = [("INFO", "+info"), ("TIME", "+time"), ("origin", "+hmget")];
+const GUARD_PATTERN: &str = "~quorlock:guard";
 
 /// Returns the finding about an origin key that cannot be read.
 fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
@@ -129,7 +170,14 @@ fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
         true => GUARD_DENIED,
         false => GUARD_UNREAD,
     };
-    (!is_told).then(|| after(row, &said(error), NOT_IN_SCRIPTS))
+    if is_told {
+        return None;
+    }
+    let finding = after(row, &said(error), NOT_IN_SCRIPTS);
+    Some(match finding.fix.is_empty() {
+        true => finding.fixed_by(give(&denied(facts, &TO_GUARD, GUARD_PATTERN))),
+        false => finding,
+    })
 }
 
 const PATTERNS: &str = "patterns for quorlock:check and the names of your locks";

@@ -52,23 +52,6 @@ macro_rules! table {
     };
 }
 
-/// The rights that the quarantine needs.
-macro_rules! guard {
-    () => {
-        "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard"
-    };
-}
-
-/// All commands of all kinds of locks, and of this check. Nothing tells which of them a user lacks
-/// who may not send scripts.
-macro_rules! all {
-    () => {
-        "+hello +client|tracking +client|caching +client|setname +client|list +config|get +evalsha \
-         +eval +publish +subscribe +unsubscribe +set +get +del +pttl +pexpire +info +time +exists \
-         +hmget +hset +hdel +type +hlen +hgetall +zadd +zrem +zrange +zrank +zscore +zlexcount"
-    };
-}
-
 /// The fix if the server itself does not run a command in scripts.
 pub(crate) const NOT_IN_SCRIPTS: &str = "no right helps, because the server itself forbids that in scripts: allow it there if you can, \
      or list another server; without TIME, use mutexes and reentrant locks without fencing tokens";
@@ -78,6 +61,9 @@ pub(crate) const NO_CLIENT: &str =
 pub(crate) const NO_CONFIG: &str = "look at the settings by hand";
 pub(crate) const NO_EVAL: &str =
     "do not rename or disable EVAL and EVALSHA; behind a proxy, list the server itself";
+/// The fix if the user may send neither the text of a script nor its hash.
+pub(crate) const NO_SCRIPTS: &str =
+    "ACL SETUSER <user> +eval +evalsha; then check again, because scripts try the other rights";
 pub(crate) const LOOK_AT_LOG: &str = "look at its log";
 
 const EVICTION: &str = "locks are evicted silently when memory is short, keys with a TTL first";
@@ -97,7 +83,8 @@ table! {
     DOWN = Unknown "connection"; NO_CONNECTION;
         "make sure that it is up and can be reached, and that its URL is right";
     EVAL = Refuse "EVAL"; "all locks need it to send the texts of scripts";
-        concat!("ACL SETUSER <user> ", all!());
+        "ACL SETUSER <user> +eval; then check again, because scripts try the other rights";
+    EVALSHA = Refuse "EVALSHA"; "all locks need it to run scripts"; "ACL SETUSER <user> +evalsha";
     LOGIN = Refuse "login"; NO_VOTE; "look at its users";
     NO_MASTER = Refuse "server"; "it is no Redis or Valkey master"; "list the host and the port of a master";
     NO_SERVICE = Refuse "connection"; NO_CONNECTION; "look at the service, the Sentinels and their login in its URL";
@@ -141,7 +128,7 @@ table! {
 
 // A master that answers: whether a loss of its locks is noticed.
 table! {
-    GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices"; guard!();
+    GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices"; "";
     GUARD_UNREAD = Unknown "quorlock:guard"; "it is unknown whether a restart without its locks would be noticed";
         LOOK_AT_LOG;
     KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
@@ -167,8 +154,7 @@ table! {
     NO_KIND = Refuse "rights"; "its user cannot have any lock there"; "";
     NO_MESSAGES = Info "PUBLISH, SUBSCRIBE";
         "its user cannot publish for waiters or listen: waiters of locks with queues, and those of \
-         Redisson, poll or wait too long";
-        "ACL SETUSER <user> +publish +subscribe +unsubscribe &quorlock:* &redisson_lock__channel:*";
+         Redisson, poll or wait too long"; "";
     NO_MUTEX = Warn "rights for mutexes"; "its user cannot have mutexes, which most programs use"; "";
     NO_RELEASE = Refuse "rights";
         "programs refuse to take such locks, because they could not release or keep them"; "";

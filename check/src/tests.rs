@@ -180,6 +180,7 @@ fn each_setting_has_its_finding() {
         ),
         ("timeout", "60", (Warn, "timeout")),
         ("may_listen:yes", "may_listen:no", (Info, MESSAGES)),
+        ("may_listen:yes", "may_listen:no channel", (Info, MESSAGES)),
         ("never", "none", (Info, "quorlock:guard")),
         ("never", "another", (Warn, "quorlock:guard")),
         ("never", "60000", (Warn, "quorlock:guard")),
@@ -523,12 +524,14 @@ fn each_missing_right_has_its_finding() {
         (
             &["SET", "HSET"],
             &command,
-            &[(
-                Refuse,
-                all,
-                "no mutexes, fencing tokens without SET; \
-                 no reentrant locks, fair locks, read-write locks, semaphores without HSET",
-            )],
+            &[
+                (Refuse, all, "no mutexes, fencing tokens without SET"),
+                (
+                    Info,
+                    other,
+                    "no reentrant locks, fair locks, read-write locks, semaphores without HSET",
+                ),
+            ],
         ),
         (
             &["PEXPIRE"],

@@ -158,7 +158,8 @@ fn notes(findings: &[FindingReport], is_strict: bool, style: Style) -> String {
 
 const COMMANDS: &str = "\
 A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an ACL file. If the \
-masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS.";
+masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS. \
+Then run quorlock doctor again: a missing right may hide another one.";
 const NOT_STRICT: &str = "\
 Without strict, a program that starts now takes a master that has lost its locks for a new one. \
 For jobs that come and go, set strict = true in all programs.";

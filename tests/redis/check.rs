@@ -587,7 +587,7 @@ fn each_missing_right_has_its_finding() {
             (&["-zlexcount"], vec![RIGHTS]),
             (&["-type"], vec![(Info, INSPECT)]),
             (&["-set"], vec![NO_MUTEX]),
-            (&["-set", "-exists", "-hset"], vec![RIGHTS]),
+            (&["-set", "-exists", "-hset"], vec![RIGHTS, OTHER_LOCKS]),
             (&["-publish"], vec![(Info, MESSAGES)]),
             (&["resetkeys", "~quorlock:*"], vec![]),
             (
@@ -658,18 +658,19 @@ fn rights_that_the_guard_lacks_are_found() {
         used_before(&masters).await;
         let gone = (Refuse, GUARD);
         let all = ["~*", "&*", "+@all"];
-        for (without, expected) in [
-            (&["-info"][..], &[gone, (Unknown, "INFO")][..]),
+        for (without, expected, right) in [
+            (&["-info"][..], &[gone, (Unknown, "INFO")][..], "+info"),
             (
                 &["resetkeys", "~quorlock:check", "~quorlock:[dfqrw]*"],
                 &[gone],
+                "~quorlock:guard",
             ),
         ] {
             let rules = [&all[..], without].concat();
             let report = as_user(&masters, &shared(Quarantine::Observed), &rules).await;
             assert_eq!(found(&report), expected, "{without:?}: {report}");
-            let text = report.to_string();
-            assert_eq!(text.matches("~quorlock:guard").count(), 1, "{text}");
+            let fix = format!("ACL SETUSER <user> {right}");
+            assert_eq!(report.findings[0].fix, fix, "{report}");
         }
         // Without quarantine, these rights are not needed.
         let rules = ["~*", "&*", "+@all", "-info"];

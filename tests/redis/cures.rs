@@ -20,8 +20,22 @@ type Cure = (Severity, &'static str, &'static str, &'static str);
 const GUARD: &str = "quorlock:guard";
 const ACL: &str = "ACL SETUSER";
 const HMGET: &str = "ACL SETUSER <user> +hmget";
-/// What the key needs.
-const NEEDED: &str = "ACL SETUSER <user> +eval +info +time +hmget +hset ~quorlock:guard";
+
+/// A user for mutexes without the right to `SET`.
+const MUTEXES_WITHOUT_SET: &[Cure] = &[
+    (
+        Refuse,
+        "rights",
+        "no mutexes, fencing tokens without SET",
+        "ACL SETUSER <user> +set",
+    ),
+    (
+        Info,
+        "rights for other locks",
+        "without EXISTS, HDEL",
+        "ACL SETUSER <user> +exists +hdel +zadd",
+    ),
+];
 
 /// Checks that the report has these cures, and tells only those of them to change rights.
 fn assert_cures(report: &Report, cures: &[Cure]) {
@@ -39,6 +53,14 @@ fn assert_cures(report: &Report, cures: &[Cure]) {
     let found = report.findings.iter().filter(|one| is_of_rights(&one.fix));
     let expected = cures.iter().filter(|(.., fix)| is_of_rights(fix));
     assert_eq!(found.count(), expected.count(), "{report}");
+}
+
+/// Returns the rules in the commands of all cures.
+fn rights_of(report: &Report) -> Vec<&str> {
+    let fixes = report.findings.iter();
+    let commands = fixes.filter_map(|one| one.fix.split([',', ';']).next());
+    let rules = commands.filter_map(|command| command.strip_prefix("ACL SETUSER <user> "));
+    rules.flat_map(|rules| rules.split(' ')).collect()
 }
 
 fn set(master: &Server, setting: &str, value: &str) {
@@ -264,11 +286,25 @@ fn a_missing_right_has_the_right_as_its_cure() {
             ),
             (
                 "-eval",
-                &[(Refuse, "EVAL", "NOPERM", "ACL SETUSER <user> +hello")],
+                &[(
+                    Refuse,
+                    "EVAL",
+                    "NOPERM",
+                    "ACL SETUSER <user> +eval; then check again",
+                )],
             ),
             (
                 "-evalsha",
-                &[(Refuse, "EVALSHA", "NOPERM", "ACL SETUSER <user> +hello")],
+                &[(Refuse, "EVALSHA", "NOPERM", "ACL SETUSER <user> +evalsha")],
+            ),
+            (
+                "-eval -evalsha",
+                &[(
+                    Refuse,
+                    "EVAL",
+                    "NOPERM",
+                    "ACL SETUSER <user> +eval +evalsha; then check again",
+                )],
             ),
             (
                 "-client|list",
@@ -307,6 +343,24 @@ fn a_missing_right_has_the_right_as_its_cure() {
                 )],
             ),
             (
+                "-subscribe",
+                &[(
+                    Info,
+                    "PUBLISH, SUBSCRIBE",
+                    "denied",
+                    "ACL SETUSER <user> +subscribe",
+                )],
+            ),
+            (
+                "resetchannels &redisson_lock__channel:*",
+                &[(
+                    Info,
+                    "PUBLISH, SUBSCRIBE",
+                    "denied",
+                    "ACL SETUSER <user> &quorlock:*",
+                )],
+            ),
+            (
                 "-get -zrank",
                 &[(
                     Refuse,
@@ -325,28 +379,51 @@ fn a_missing_right_has_the_right_as_its_cure() {
                 )],
             ),
             (
+                "-set -exists -hdel -zadd -zrem -zrange -zrank -zscore -zlexcount",
+                MUTEXES_WITHOUT_SET,
+            ),
+            (
+                "-hset",
+                &[(
+                    Info,
+                    "rights for other locks",
+                    "without HSET",
+                    "ACL SETUSER <user> +hset",
+                )],
+            ),
+            (
                 "-info",
                 &[
                     (Unknown, "INFO", "denied", "ACL SETUSER <user> +info"),
-                    (Refuse, GUARD, "answered ", NEEDED),
+                    (Refuse, GUARD, "answered ", "ACL SETUSER <user> +info"),
                 ],
             ),
             (
                 "-hmget",
                 &[
-                    (Refuse, GUARD, "answered ", NEEDED),
+                    (Refuse, GUARD, "answered ", HMGET),
                     (Refuse, "rights", "semaphores without HMGET", HMGET),
                 ],
             ),
             (
                 "resetkeys ~quorlock:[cdfqrw]*",
-                &[(Refuse, GUARD, "answered ", NEEDED)],
+                &[(
+                    Refuse,
+                    GUARD,
+                    "answered ",
+                    "ACL SETUSER <user> ~quorlock:guard",
+                )],
             ),
         ] {
             let rules = ["~*", "&*", "+@all"].into_iter().chain(without.split(' '));
             let rules: Vec<_> = rules.collect();
-            let report = as_user(&masters, &shared(Quarantine::Observed), &rules).await;
+            let observed = shared(Quarantine::Observed);
+            let report = as_user(&masters, &observed, &rules).await;
             assert_cures(&report, cures);
+            // A server refuses all rules of a cure if one is a pattern and the user has all keys.
+            let cured = [&rules[..], &rights_of(&report)].concat();
+            let report = as_user(&masters, &observed, &cured).await;
+            assert_eq!(rights_of(&report), [""; 0], "{without}: {report}");
         }
     });
 }
