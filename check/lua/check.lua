@@ -60,6 +60,7 @@ end
 
 -- A server checks rights before arguments. So commands that write get wrong arguments: they fail in
 -- any case, but the error tells whether the user has the right.
+try('origin_write', 'HSET', 'quorlock:guard', 'one', '1', 'without a value')
 local key = ARGV[1]
 for _, words in ipairs({
   { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },

@@ -35,6 +35,7 @@ pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<F
         .chain(silent(facts))
         .chain(answers(facts))
         .chain(unread(facts, shared))
+        .chain(unwritten(facts, shared))
         .chain(clock)
         .chain(writes)
         .collect()
@@ -154,7 +155,12 @@ fn answers(facts: &Facts) -> impl Iterator<Item = Finding> {
 }
 
 /// What the check tries for the origin key, and the rights to these commands.
-const TO_GUARD: [(&str, &str); 3] = [("INFO", "+info"), ("TIME", "+time"), ("origin", "+hmget")];
+const TO_GUARD: [(&str, &str); 4] = [
+    ("INFO", "+info"),
+    ("TIME", "+time"),
+    ("origin", "+hmget"),
+    ("origin_write", "+hset"),
+];
 const GUARD_PATTERN: &str = "~quorlock:guard";
 
 /// Returns the finding about an origin key that cannot be read.
@@ -178,6 +184,24 @@ fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
         true => finding.fixed_by(give(&denied(facts, &TO_GUARD, GUARD_PATTERN))),
         false => finding,
     })
+}
+
+/// Returns the finding about an origin key that can be read, but not written.
+fn unwritten(facts: &Facts, shared: &Shared) -> Option<Finding> {
+    let denial = facts.denial("origin_write")?;
+    let is_told = !denied(facts, &TO_GUARD[..3], GUARD_PATTERN).is_empty();
+    if is_told || shared.quarantine == Quarantine::Off {
+        return None;
+    }
+    let value = match denial {
+        ServerError::KeyDenied => "may not be written",
+        _ => "without HSET",
+    };
+    let fix = match is_forbidden(denial) {
+        true => NOT_IN_SCRIPTS.to_owned(),
+        false => give(&denied(facts, &TO_GUARD, GUARD_PATTERN)),
+    };
+    Some(GUARD_UNWRITTEN.with(value).fixed_by(fix))
 }
 
 const PATTERNS: &str = "patterns for quorlock:check and the names of your locks";

@@ -131,6 +131,9 @@ table! {
     GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices"; "";
     GUARD_UNREAD = Unknown "quorlock:guard"; "it is unknown whether a restart without its locks would be noticed";
         LOOK_AT_LOG;
+    GUARD_UNWRITTEN = Warn "quorlock:guard";
+        "if it restarts without its locks, no program of its user notices, and two programs may get one \
+         lock; those that are Strict do not use it then"; "";
     KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     LOST = Refuse "quorlock:guard";

@@ -199,6 +199,11 @@ fn each_setting_has_its_finding() {
             "try.origin:ERR Script attempted to access a non local key in a cluster node",
             (Refuse, "redis_mode"),
         ),
+        (
+            "origin_age:never",
+            "origin_age:never\ntry.origin_write:ERR ACL failure in script: No permissions to access a key",
+            (Warn, "quorlock:guard"),
+        ),
     ] {
         assert_eq!(
             with_one(&[(from, to)], &Shared::default()),

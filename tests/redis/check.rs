@@ -538,6 +538,8 @@ pub(crate) async fn as_user(masters: &[Server], shared: &Shared, rules: &[&str])
 }
 
 const RIGHTS: Found = (Refuse, "rights");
+/// The finding about an origin key that may not be written.
+const UNWRITTEN: Found = (Warn, GUARD);
 const NO_MUTEX: Found = (Warn, "rights for mutexes");
 const OTHER_LOCKS: Found = (Info, "rights for other locks");
 const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
@@ -587,7 +589,11 @@ fn each_missing_right_has_its_finding() {
             (&["-zlexcount"], vec![RIGHTS]),
             (&["-type"], vec![(Info, INSPECT)]),
             (&["-set"], vec![NO_MUTEX]),
-            (&["-set", "-exists", "-hset"], vec![RIGHTS, OTHER_LOCKS]),
+            (&["-hset"], vec![UNWRITTEN, OTHER_LOCKS]),
+            (
+                &["-set", "-exists", "-hset"],
+                vec![RIGHTS, UNWRITTEN, OTHER_LOCKS],
+            ),
             (&["-publish"], vec![(Info, MESSAGES)]),
             (&["resetkeys", "~quorlock:*"], vec![]),
             (

@@ -384,11 +384,23 @@ fn a_missing_right_has_the_right_as_its_cure() {
             ),
             (
                 "-hset",
+                &[
+                    (Warn, GUARD, "without HSET", "ACL SETUSER <user> +hset"),
+                    (
+                        Info,
+                        "rights for other locks",
+                        "without HSET",
+                        "ACL SETUSER <user> +hset",
+                    ),
+                ],
+            ),
+            (
+                "resetkeys ~quorlock:[cdfqrw]* %R~quorlock:guard",
                 &[(
-                    Info,
-                    "rights for other locks",
-                    "without HSET",
-                    "ACL SETUSER <user> +hset",
+                    Warn,
+                    GUARD,
+                    "may not be written",
+                    "ACL SETUSER <user> ~quorlock:guard",
                 )],
             ),
             (
