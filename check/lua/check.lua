@@ -78,11 +78,15 @@ if try('EXISTS', 'EXISTS', key) == 0 or left == -2 then
   try('HDEL', 'HDEL', key, 'x')
   try('ZREM', 'ZREM', key, 'x')
 end
+-- The user may be allowed to read a key, and not to write it.
 for at = 2, #ARGV, 3 do
+  local purpose, companion = ARGV[at], ARGV[at + 2]
+  local read, write = { 'GET', companion }, { 'SET', companion, 'x', 'WRONG' }
   if ARGV[at + 1] == 'zset' then
-    try(ARGV[at], 'ZSCORE', ARGV[at + 2], 'x')
-  else
-    try(ARGV[at], 'GET', ARGV[at + 2])
+    read, write = { 'ZSCORE', companion, 'x' }, { 'ZADD', companion, 'wrong', 'x' }
+  end
+  if try(purpose, unpack(read)) ~= nil then
+    try(purpose, unpack(write))
   end
 end
 local channel = 'redisson_lock__channel:{' .. key .. '}'

@@ -27,8 +27,10 @@ pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<F
     let clock = clock.map(|off| CLOCK_OFF.with(format!("{off:.1?} off this machine")));
     let writes = facts.write_error();
     let writes = writes.map(|code| REFUSES_WRITES.with(code).fixed_by(of_state(code)));
-    let keys =
-        (facts.denial("GET") == Some(ServerError::KeyDenied)).then(|| other_keys_only(shared));
+    // The user may be allowed to read the key only.
+    let mut uses = ["GET", "SET", "HSET"].into_iter();
+    let is_denied = uses.any(|tried| facts.denial(tried) == Some(ServerError::KeyDenied));
+    let keys = is_denied.then(|| other_keys_only(shared));
     rights::find(facts)
         .chain(keys)
         .chain(found)

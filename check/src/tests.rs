@@ -627,6 +627,12 @@ fn each_missing_right_has_its_finding() {
             &key,
             &[(Unknown, keys, "not all keys")],
         ),
+        // The key may be read only.
+        (
+            &["SET", "PEXPIRE"],
+            &key,
+            &[(Unknown, keys, "not all keys")],
+        ),
         (&["PUBLISH"], &command, &[(Info, MESSAGES, "denied")]),
         (&["PUBLISH"], &channel, &[(Info, MESSAGES, "denied")]),
         (

@@ -36,6 +36,12 @@ const MUTEXES_WITHOUT_SET: &[Cure] = &[
         "ACL SETUSER <user> +exists +hdel +zadd",
     ),
 ];
+const FENCES: &[Cure] = &[(
+    Info,
+    "rights for other locks",
+    "no fencing tokens without fence",
+    "ACL SETUSER <user> ~quorlock:fence:*",
+)];
 
 /// Checks that the report has these cures, and tells only those of them to change rights.
 fn assert_cures(report: &Report, cures: &[Cure]) {
@@ -402,6 +408,12 @@ fn a_missing_right_has_the_right_as_its_cure() {
                     "may not be written",
                     "ACL SETUSER <user> ~quorlock:guard",
                 )],
+            ),
+            ("resetkeys %R~quorlock:fence:* ~quorlock:[cdgqrw]*", FENCES),
+            ("resetkeys ~quorlock:[cdgqrw]*", FENCES),
+            (
+                "resetkeys %R~quorlock:check ~quorlock:[dfgqrw]*",
+                &[(Unknown, "rights to keys", "not all keys", "patterns for")],
             ),
             (
                 "-info",
