@@ -177,8 +177,14 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
     let is_outage =
         |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Refuse;
     let is_outage = findings.iter().any(is_outage);
+    let lacks_locks = findings
+        .iter()
+        .any(|one| one.setting == "rights for other locks");
     match worst {
         None => "no findings, all is well".to_owned(),
+        Some(Severity::Info) if lacks_locks => {
+            format!("{counts}; all is well, but not for all kinds of locks")
+        }
         Some(Severity::Info) => format!("{counts}, all is well"),
         Some(_) if is_outage => format!("{counts}; no lock can be acquired now"),
         Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),

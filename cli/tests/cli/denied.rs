@@ -305,3 +305,20 @@ fn the_doctor_names_no_user_if_there_are_several() {
     assert!(shown.contains("ACL SETUSER <user> +set"), "{shown}{err}");
     assert!(!shown.contains("redis-cli -h 127.0.0.1 -p"), "{shown}");
 }
+
+/// Such a user may not run `quorlock run --fence`.
+#[test]
+fn the_doctor_says_what_is_not_well_without_the_right_to_counters() {
+    let masters = masters(3);
+    let rules = "+@all ~quorlock:[cdgqrw]*";
+    masters.iter().for_each(|master| allow(master, rules));
+    let (status, shown, err) = ended(&mut as_bob(&masters, "doctor"));
+    assert_eq!(status, 0, "{shown}{err}");
+    for part in [
+        "no fencing tokens without fence",
+        "'~quorlock:fence:*'",
+        "; all is well, but not for all kinds of locks\n",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+}
