@@ -1,5 +1,5 @@
-//! Checks whether Redis or Valkey masters are fit for [`quorlock`], reports each danger, the reason
-//! for it, and how to fix it. Also finds the programs that use the masters.
+//! Checks whether Redis or Valkey masters are fit for [`quorlock`], reports the dangers that it
+//! finds, the reasons for them, and how to fix them. Also finds the programs that use the masters.
 //!
 //! The check covers the servers, their settings, the rights of their user, and the other programs.
 //! It finds, for example, eviction, replicas, a server that is listed twice, several servers behind
