@@ -181,8 +181,9 @@ fn a_lock_that_ends_without_time_for_term_is_76() {
             "cannot be renewed, and is about to end; ending the command; ",
             "was not renewed in time; its keeper killed the command if it had not ended; ",
             "cannot be renewed, and is about to end; its keeper killed the command if it had not ended; ",
-            // On a busy machine, the wrapper hears of the kill after the end of the validity.
-            "its validity ended without an extension; its keeper killed the command if it had not ended; ",
+            // On a busy machine, the wrapper hears of the kill after the end of the validity, or did
+            // not run for a while.
+            "its validity ended without an extension",
         ];
         let last = err.lines().last().unwrap();
         assert!(says.iter().any(|says| last.contains(says)), "{err}");
