@@ -94,6 +94,7 @@
     allow(rustdoc::broken_intra_doc_links)
 )]
 
+mod clock;
 mod core;
 mod driver;
 mod face;

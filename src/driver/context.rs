@@ -23,13 +23,14 @@ use super::{
     observe::observer::LockObserver,
     renewer::Renewer,
     rights::KnownRights,
-    time::{Signal, Timers, clock},
+    time::{Signal, Timers},
     timestamps::Timestamps,
     waiting::local_waiters::LocalWaiters,
 };
 #[cfg(test)]
 use crate::sim::Process;
 use crate::{
+    clock,
     core::{
         config::Config,
         error::AcquireError,

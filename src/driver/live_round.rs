@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
+    clock,
     core::{
         time::lease::LeaseTime,
         vote::{
@@ -24,7 +25,7 @@ use crate::{
             round::{CastVote, Round},
         },
     },
-    driver::{observe::observer::LockObserver, time::clock},
+    driver::observe::observer::LockObserver,
     master::VoteCounter,
     panics::{caught, shielded},
 };

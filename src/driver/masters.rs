@@ -11,8 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{live_round::LiveRound, time::clock};
+use super::live_round::LiveRound;
 use crate::{
+    clock,
     core::{
         hash::rank,
         protocol::command::Command,

@@ -12,12 +12,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::{
+    clock,
     core::{
         protocol::name::LockId,
         time::lease::LeaseTime,
         vote::{quorum::Outcome, round::Round},
     },
-    driver::{live_round::LiveRound, time::clock},
+    driver::{live_round::LiveRound, time},
 };
 
 /// A claim that can be renewed.
@@ -141,7 +142,7 @@ impl Renewer {
     /// closed.
     async fn sleep_until(&self, due: LeaseTime) {
         let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
-        let sleep = pin!(clock::sleep_until(due + longer));
+        let sleep = pin!(time::sleep_until(due + longer));
         select(pin!(self.wakes.notified()), sleep).await;
     }
 
@@ -327,7 +328,7 @@ mod tests {
         let renewer = &locks.context().renewer;
         let timers = || renewer.state.lock().timers.len();
         renewer.close(); // this test does the work of the task
-        clock::sleep_until(clock::now() + locks.ttl() / 2).await;
+        time::sleep_until(clock::now() + locks.ttl() / 2).await;
         let claim = renewer.pop_due(clock::now()).unwrap().upgrade().unwrap();
         assert_eq!(timers(), 0);
         guard.stop_renewing();

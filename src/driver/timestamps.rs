@@ -5,7 +5,8 @@ use std::{
     time::Duration,
 };
 
-use super::{observe::observer::LockObserver, time::clock};
+use super::observe::observer::LockObserver;
+use crate::clock;
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out since the last correction.
@@ -62,9 +63,7 @@ mod tests {
     use parking_lot::Mutex;
     use tokio::task::JoinSet;
 
-    use crate::{
-        AcquireError, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, driver::time::clock,
-    };
+    use crate::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, clock};
 
     const HOUR: i64 = 3_600_000_000;
     fn lock(kind: Kind, locks: &Coordinator) -> Lock {

@@ -1,6 +1,6 @@
 //! The settings of a coordinator that its supervisors need.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{health::HealthBoard, restart::DistinctServers};
 use crate::core::{
@@ -8,7 +8,7 @@ use crate::core::{
     wait::pauses::Backoff,
 };
 
-/// The settings, the clock and the random numbers that all masters of one coordinator share.
+/// The settings that all masters of one coordinator share.
 #[derive(Clone, Debug)]
 pub(crate) struct MasterConfig {
     /// The name of each connection.
@@ -17,8 +17,6 @@ pub(crate) struct MasterConfig {
     pub(crate) connect_timeout: Duration,
     /// The pauses between dials.
     pub(crate) redial: Backoff,
-    pub(crate) now: fn() -> Instant,
-    pub(crate) random: fn() -> u64,
     pub(crate) servers: DistinctServers,
     pub(crate) quarantine: Quarantine,
     /// The length of a quarantine, counted from the moment at which a master may have forgotten

@@ -10,19 +10,21 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::observer::{MasterEvent, MasterObserver};
-use crate::core::{
-    time::OutageLog,
-    view::health::{DialRefusal, MasterHealth, MasterState},
-    vote::{
-        lists::{Membership, Roster},
-        server_error::ServerError,
+use crate::{
+    clock,
+    core::{
+        time::OutageLog,
+        view::health::{DialRefusal, MasterHealth, MasterState},
+        vote::{
+            lists::{Membership, Roster},
+            server_error::ServerError,
+        },
     },
 };
 
 /// The states of the masters of a coordinator. Each supervisor writes the entry of its master.
 #[derive(Clone, Debug)]
 pub(crate) struct HealthBoard {
-    now: fn() -> Instant,
     entries: Arc<watch::Sender<Box<[Entry]>>>,
     observers: Arc<[MasterObserver]>,
 }
@@ -95,8 +97,8 @@ impl Entry {
 
 impl HealthBoard {
     /// Returns a board for the masters of the coordinator with this `label`.
-    pub(crate) fn new(roster: &Roster, label: Option<&Arc<str>>, now: fn() -> Instant) -> Self {
-        let since = now();
+    pub(crate) fn new(roster: &Roster, label: Option<&Arc<str>>) -> Self {
+        let since = clock::monotonic();
         let entry = |known| Entry {
             known,
             since,
@@ -112,7 +114,6 @@ impl HealthBoard {
         let observers = roster.members().map(observer);
         Self {
             observers: observers.collect(),
-            now,
             entries: Arc::new(watch::Sender::new(entries)),
         }
     }
@@ -124,7 +125,7 @@ impl HealthBoard {
 
     /// Returns the states of all masters, in the order in which the masters were configured.
     pub(crate) fn read(&self) -> Vec<MasterHealth> {
-        let now = (self.now)();
+        let now = clock::monotonic();
         let entries = self.entries.borrow();
         entries.iter().map(|entry| entry.at(now)).collect()
     }
@@ -157,7 +158,7 @@ impl HealthBoard {
         self.change(master, MasterState::Connected, |entry| {
             is_first = entry.known.round_trip.is_none();
             entry.known.round_trip = Some(round_trip);
-            entry.last_heard.hear((self.now)());
+            entry.last_heard.hear(clock::monotonic());
             entry.quarantined_until = quarantined_until;
         });
         if !is_first {
@@ -181,7 +182,7 @@ impl HealthBoard {
         if self.look(master, is_known) {
             return;
         }
-        let now = (self.now)();
+        let now = clock::monotonic();
         let mut is_log_worthy = false;
         self.update(master, |entry| {
             entry.known.error = Some(error.clone());
@@ -241,7 +242,7 @@ impl HealthBoard {
     }
 
     fn change(&self, master: usize, state: MasterState, more: impl FnOnce(&mut Entry)) {
-        let now = (self.now)();
+        let now = clock::monotonic();
         self.update(master, |entry| {
             if mem::discriminant(&entry.known.state) != mem::discriminant(&state) {
                 entry.since = now;
@@ -257,7 +258,7 @@ impl HealthBoard {
         self.entries.send_modify(|entries| {
             let entry = &mut entries[master];
             change(entry);
-            can_vote = entry.at((self.now)()).can_vote();
+            can_vote = entry.at(clock::monotonic()).can_vote();
         });
         self.observers[master].set_can_vote(can_vote);
     }

@@ -128,7 +128,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::driver::time::clock;
+    use crate::clock;
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,13 +1,6 @@
 //! A master as users give it, and the start of its supervisor.
 
-use std::{
-    fmt,
-    future::Future,
-    io, iter,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, future::Future, io, iter, pin::Pin, sync::Arc, time::Duration};
 
 #[cfg(feature = "test-util")]
 use quorlock_memory::MemoryMaster;
@@ -300,11 +293,10 @@ impl MasterSpec {
         &self,
         name: &str,
         limit: Duration,
-        now: fn() -> Instant,
     ) -> Result<MasterStream, ConnectError> {
         self.usable_address().map_err(ConnectError::BadMaster)?;
         let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;
-        let greeter = Greeter::new(endpoint, name, limit, now);
+        let greeter = Greeter::new(endpoint, name, limit);
         Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
 

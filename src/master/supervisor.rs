@@ -18,7 +18,10 @@ use super::{
     redis::{Dialer, RedisConnection, wire::poll_yield},
     session::{Session, link::Link, mailbox::Mailbox},
 };
-use crate::core::{restart::DataLoss, view::health::DialRefusal};
+use crate::{
+    clock,
+    core::{restart::DataLoss, view::health::DialRefusal},
+};
 
 /// Serves `mailbox` until every request is delivered, and no more can be posted.
 ///
@@ -68,7 +71,7 @@ async fn run(dialer: Dialer, session: &mut Session) {
             continue;
         }
         let failures = outage.in_vain.saturating_sub(1);
-        let pause = config.redial.delay(failures, (config.random)());
+        let pause = config.redial.delay(failures, clock::random_u64());
         if unless_done(session, sleep(pause)).await.is_none() {
             return;
         }
@@ -80,7 +83,7 @@ async fn run(dialer: Dialer, session: &mut Session) {
 /// more will be posted, even if `step` has not ended.
 async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
-    let mut timer = LazyTimer::new(session.config.now);
+    let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         loop {
             if let Poll::Ready(output) = step.as_mut().poll(cx) {
@@ -115,7 +118,7 @@ async fn serve(
     };
     let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
     session.connect(round_trip, loss, reports_changes, window);
-    let mut timer = LazyTimer::new(session.config.now);
+    let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
@@ -219,7 +222,7 @@ impl Outage {
         /// master answers.
         const BRIEF: Duration = Duration::from_millis(50);
         let (link, observer) = (&session.link, session.mailbox.observer());
-        let age = (session.config.now)().saturating_duration_since(link.began);
+        let age = clock::monotonic().saturating_duration_since(link.began);
         let has_worked = match ended {
             Ended::Broke(_) => age >= LEAST,
             Ended::DialFailed(_) => false,
@@ -250,29 +253,25 @@ impl Outage {
 
 /// A timer that is reset only after it fired, or for an earlier deadline. Most replies come in
 /// time, so it would be wasteful to reset the timer for each deadline.
+#[derive(Default)]
 struct LazyTimer {
-    now: fn() -> Instant,
     /// The deadline for which the timer is set.
     set: Option<(Instant, Pin<Box<Sleep>>)>,
 }
 
 impl LazyTimer {
-    fn new(now: fn() -> Instant) -> Self {
-        Self { now, set: None }
-    }
-
     /// Resolves at `at`. If the timer is still set for an earlier deadline, first waits for that
     /// deadline.
     fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
         loop {
             self.set.take_if(|(deadline, _)| at < *deadline);
             let (_, timer) = self.set.get_or_insert_with(|| {
-                let left = at.saturating_duration_since((self.now)());
+                let left = at.saturating_duration_since(clock::monotonic());
                 (at, Box::pin(sleep(left)))
             });
             ready!(timer.as_mut().poll(cx));
             self.set = None;
-            if at <= (self.now)() {
+            if at <= clock::monotonic() {
                 return Poll::Ready(());
             }
         }
@@ -284,12 +283,11 @@ mod tests {
     use std::{future::poll_fn, time::Duration};
 
     use super::*;
-    use crate::driver::time::clock;
 
     #[tokio::test(start_paused = true)]
     async fn a_deadline_from_an_idle_time_does_not_count() {
         let (start, second) = (clock::monotonic(), Duration::from_secs(1));
-        let mut timer = LazyTimer::new(clock::monotonic);
+        let mut timer = LazyTimer::default();
         poll_fn(|cx| {
             assert!(timer.poll(cx, start + second).is_pending());
             Poll::Ready(())

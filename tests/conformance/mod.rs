@@ -34,6 +34,7 @@ use self::{
 };
 use crate::{
     Fault, MemoryMaster,
+    clock::{self, wall_micros},
     core::{
         kind::Kind,
         protocol::{
@@ -50,7 +51,6 @@ use crate::{
         vote::{Failure, Refusal, SlotVote, Verb, Vote, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
     },
-    driver::time::clock::{self, wall_micros},
     master::{
         DistinctServers, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request, VoteCounter,
     },
@@ -471,17 +471,11 @@ impl Subject {
             connection_name: ConnectionName::fixture(),
             node_timeout: NodeTimeout::Fixed(node_timeout),
             connect_timeout: node_timeout * 20,
-            redial: Backoff::new(MILLISECOND * 20, seconds(1)).unwrap(),
-            now: || now().into_std(),
-            random: || u64::MAX / 2,
+            redial: Backoff::new(MILLISECOND * 30, MILLISECOND * 30).unwrap(), // not random
             servers: DistinctServers::new(1),
             quarantine: crate::core::restart::Quarantine::Off,
             quarantine_length: Duration::ZERO,
-            health: HealthBoard::new(
-                &Roster::new([spec.address().unwrap()], Quorum::of(1)),
-                None,
-                clock::monotonic,
-            ),
+            health: HealthBoard::new(&Roster::new([spec.address().unwrap()], Quorum::of(1)), None),
         };
         let (mailbox, supervisor) = spec.open(0, &config);
         let supervisor = tokio::spawn(supervisor).abort_handle();

@@ -13,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use testkit::random::Random;
 
-use crate::{driver::time::clock::Suspensions, master::restart::RunIds};
+use crate::{clock::Suspensions, master::restart::RunIds};
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Process>>> = const { RefCell::new(None) };

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{deadline::Deadline, denied::Denied};
 use crate::{
+    clock,
     core::{
         error::{AcquireError, ExtendError},
         protocol::{
@@ -16,7 +17,6 @@ use crate::{
     driver::{
         claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
         live_round::LiveRound,
-        time::clock,
     },
 };
 

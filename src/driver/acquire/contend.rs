@@ -9,6 +9,7 @@ use super::{
     denied::Denied,
 };
 use crate::{
+    clock,
     core::{
         error::AcquireError,
         time::lease::LeaseTime,
@@ -17,7 +18,6 @@ use crate::{
     },
     driver::{
         claim::{ask::LockRequest, level::Level},
-        time::clock,
         waiting::local_waiters::LocalWaiter,
     },
 };

@@ -7,8 +7,9 @@ use std::{
 
 use super::denied::Denied;
 use crate::{
+    clock,
     core::{error::AcquireError, time::lease::LeaseTime},
-    driver::{claim::ask::LockRequest, time::clock},
+    driver::claim::ask::LockRequest,
 };
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. The parts of a wait

@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
+    clock,
     core::{
         error::{AcquireError, Contention},
         vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::{pauses::Met, reach::Reach},
     },
-    driver::{claim::ask::LockRequest, live_round::LiveRound, time::clock},
+    driver::{claim::ask::LockRequest, live_round::LiveRound},
 };
 
 /// An attempt that did not end in a lock.

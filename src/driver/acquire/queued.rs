@@ -12,6 +12,7 @@ use super::{
     slots::SlotChoice,
 };
 use crate::{
+    clock,
     core::{
         claim::rounds::NextRound,
         error::AcquireError,
@@ -29,7 +30,6 @@ use crate::{
         },
         context::Context,
         live_round::LiveRound,
-        time::clock,
         waiting::called_waiter::CalledWaiter,
     },
 };

@@ -15,16 +15,14 @@ use super::{
     denied::Denied,
 };
 use crate::{
+    clock,
     core::{
         error::AcquireError,
         time::lease::LeaseTime,
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
-    driver::{
-        claim::{ask::LockRequest, level::Level},
-        time::clock,
-    },
+    driver::claim::{ask::LockRequest, level::Level},
 };
 
 /// Makes one attempt at each lock, all at the same time.

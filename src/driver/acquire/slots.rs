@@ -11,6 +11,7 @@ use super::{
     deadline::Deadline,
 };
 use crate::{
+    clock,
     core::{
         error::AcquireError,
         protocol::{identity::QueueOptions, name::LockId},
@@ -20,7 +21,6 @@ use crate::{
         claim::{Claim, ask::LockRequest},
         context::Context,
         live_round::LiveRound,
-        time::clock,
     },
 };
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use super::{Claim, Locked, Protected, extension::HealVoteCounter, owned_lock::LockOwner};
 use crate::{
+    clock,
     core::{
         claim::{
             ClaimState, ClaimStep, Terms,
@@ -30,11 +31,7 @@ use crate::{
             MasterSet, Refusal, SlotVote, Vote, obstacle::Obstacle, quorum::Outcome, round::Round,
         },
     },
-    driver::{
-        context::Context,
-        live_round::LiveRound,
-        time::{Signal, clock},
-    },
+    driver::{context::Context, live_round::LiveRound, time::Signal},
     master::VoteCounter,
 };
 

@@ -11,6 +11,7 @@ use tracing::Span;
 
 use super::{Claim, Locked, ask::LockRequest, level::Level, owned_lock::OwnedLock};
 use crate::{
+    clock,
     core::{
         claim::{ClaimState, rounds::Effect},
         error::{AcquireError, ExtendError},
@@ -23,7 +24,6 @@ use crate::{
         live_round::LiveRound,
         observe::metrics::{CONFIRMED, CONFIRMED_LATE, FAILED},
         renewer::Renew,
-        time::clock,
     },
     master::VoteCounter,
 };

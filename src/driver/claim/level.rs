@@ -11,13 +11,14 @@ use std::{
 
 use super::{Claim, owned_lock::OwnedLock};
 use crate::{
+    clock,
     core::{
         error::ReleaseError,
         kind::Access,
         protocol::command::Action,
         vote::{MasterSet, Refusal, SlotVote, Verb, Vote, quorum::Outcome, round::Round},
     },
-    driver::{context::PendingRelease, live_round::LiveRound, time::clock},
+    driver::{context::PendingRelease, live_round::LiveRound},
     master::VoteCounter,
 };
 

@@ -21,9 +21,10 @@ use super::{
         observer::HoldSpan,
     },
     renewer::{Renew, TimerKey},
-    time::{Signal, clock},
+    time::Signal,
 };
 use crate::{
+    clock,
     core::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
         kind::{Kind, rights::Rights},

@@ -14,6 +14,7 @@ use tracing::{Span, debug, debug_span, field, info, warn};
 
 use super::metrics::{LockMetrics, RELEASED};
 use crate::{
+    clock,
     core::{
         error::AcquireError,
         protocol::name::LockId,
@@ -21,7 +22,6 @@ use crate::{
         view::lock_state::LostReason,
         vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, votes::Votes},
     },
-    driver::time::clock,
     master::MASTER,
     meter::{Counted, Histogram, IS_ON},
 };

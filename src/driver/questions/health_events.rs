@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use tokio::sync::watch;
 
 use crate::{
-    core::view::health::MasterHealth,
-    driver::time::{clock, home::HomeProcess},
-    master::Entry,
+    clock, core::view::health::MasterHealth, driver::time::home::HomeProcess, master::Entry,
 };
 
 /// A receiver of the changes of the masters' states, from

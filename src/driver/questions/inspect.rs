@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant};
 use parking_lot::Mutex;
 
 use crate::{
+    clock,
     core::{
         error::InspectError,
         protocol::{
@@ -14,7 +15,7 @@ use crate::{
         view::inspection::{self, Inspection, Seen},
         vote::{SlotVote, Verb, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
-    driver::{context::Context, live_round::LiveRound, time::clock},
+    driver::{context::Context, live_round::LiveRound},
     master::VoteCounter,
 };
 

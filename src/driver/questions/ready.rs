@@ -5,6 +5,7 @@ use std::{pin::pin, time::Duration};
 use futures::future::select;
 
 use crate::{
+    clock,
     core::{
         protocol::command::{Action, Command},
         vote::{
@@ -14,7 +15,7 @@ use crate::{
             votes::{VoteRow, Votes},
         },
     },
-    driver::{acquire::deadline::Deadline, context::Context, live_round::LiveRound, time::clock},
+    driver::{acquire::deadline::Deadline, context::Context, live_round::LiveRound},
     master::Entry,
 };
 

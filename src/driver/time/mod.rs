@@ -8,10 +8,9 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use crate::{core::time::lease::LeaseTime, panics::caught};
+use crate::{clock, core::time::lease::LeaseTime, panics::caught};
 use home::HomeProcess;
 
-pub(crate) mod clock;
 pub(crate) mod home;
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
@@ -69,6 +68,14 @@ impl Timers {
         // The end of the timers is polled first, because a runtime that shuts down may wake the
         // sleep too late.
         select(pin!(alive.changed()), pin!(sleep)).await;
+    }
+}
+
+/// Sleeps until `at` on the clock of [`clock::now`]. Only tasks on the coordinator's runtime may call this
+/// function.
+pub(crate) async fn sleep_until(at: LeaseTime) {
+    while let Some(time) = clock::next_sleep(at) {
+        tokio::time::sleep(time).await;
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::Events;
 use crate::{
+    clock,
     core::{
         hash::hash,
         protocol::name::LockId,
@@ -22,11 +23,7 @@ use crate::{
         vote::{MasterSet, Vote, round::Round},
         wait::{history::History, wait_order::WaitOrder},
     },
-    driver::{
-        live_round::LiveRound,
-        masters::Masters,
-        time::{Timers, clock},
-    },
+    driver::{live_round::LiveRound, masters::Masters, time::Timers},
     master::{Listener, Topic},
 };
 

@@ -21,7 +21,6 @@ use crate::{
     driver::{
         context::{Context, Owners},
         masters::Masters,
-        time::clock,
     },
     face::coordinator::Coordinator,
     master::{ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream},
@@ -66,7 +65,6 @@ impl Opener {
     }
 
     fn master_config(&self, config: &Config, listed: &Listed) -> MasterConfig {
-        let now = clock::monotonic;
         let key = config.key_template.example();
         let client = config.client_name.as_ref().map(ClientName::as_str);
         let max_ttl = config.max_ttl();
@@ -75,12 +73,10 @@ impl Opener {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-            now,
-            random: clock::random_u64,
             servers: DistinctServers::new(listed.masters.len()),
             quarantine: config.quarantine,
             quarantine_length: quarantine_length(max_ttl, config.drift),
-            health: HealthBoard::new(&listed.roster, config.label.as_ref(), now),
+            health: HealthBoard::new(&listed.roster, config.label.as_ref()),
         }
     }
 }
@@ -190,6 +186,6 @@ impl MasterSpec {
     ///
     /// Panics outside of a tokio runtime with timers.
     pub async fn connect(&self, name: &str, limit: Duration) -> Result<MasterStream, ConnectError> {
-        self.dial(name, limit, clock::monotonic).await
+        self.dial(name, limit).await
     }
 }

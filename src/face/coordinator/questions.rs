@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use super::Coordinator;
 use crate::{
+    clock,
     core::{error::ReadyError, view::inspection::Inspection, vote::votes::Votes},
-    driver::{
-        questions::{inspect, ready::ready},
-        time::clock,
-    },
+    driver::questions::{inspect, ready::ready},
 };
 
 impl Coordinator {

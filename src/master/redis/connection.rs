@@ -20,6 +20,7 @@ use super::{
     wire::Wire,
 };
 use crate::{
+    clock,
     core::{kind::script::Script, protocol::command::Reply, vote::server_error::ServerError},
     master::{
         health::LastHeard,
@@ -88,10 +89,9 @@ impl RedisConnection {
                 return Poll::Ready(why);
             }
         }
-        let clock = session.config.now;
         let read_at = Cell::new(None);
         let on_read = || {
-            let now = clock();
+            let now = clock::monotonic();
             read_at.set(Some(now));
             for last_heard in &self.last_heard {
                 last_heard.hear(now);

@@ -2,12 +2,7 @@
 
 #[cfg(feature = "tls")]
 use std::sync::Arc;
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::{future::Future, io, net::SocketAddr, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use socket2::{SockRef, TcpKeepalive};
@@ -19,7 +14,6 @@ use crate::master::connect_error::{ConnectError, ConnectStep, Progress};
 /// The settings with which streams are opened.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) now: fn() -> Instant,
     /// The time limit for opening a stream and logging in.
     pub(super) limit: Duration,
     #[cfg(feature = "tls")]
@@ -85,7 +79,7 @@ impl Connector {
     ) -> Result<(TcpStream, SocketAddr), ConnectError> {
         let step = ConnectStep::Lookup(host.to_owned());
         *progress.lock() = Some(step.clone());
-        let addresses = LOOKUPS.resolve(host, port, self.now).await;
+        let addresses = LOOKUPS.resolve(host, port).await;
         let addresses = addresses.map_err(|error| ConnectError::Failed(step, error))?;
         let step = ConnectStep::Connect(named(&addresses));
         *progress.lock() = Some(step.clone());
@@ -188,7 +182,7 @@ mod tests {
     use tokio::{net::TcpSocket, time::sleep};
 
     use super::*;
-    use crate::{driver::time::clock, master::connect_error::in_time};
+    use crate::{clock, master::connect_error::in_time};
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
@@ -310,7 +304,6 @@ mod tests {
     #[tokio::test]
     async fn an_error_names_the_step_and_the_address() {
         let connector = Connector {
-            now: clock::monotonic,
             limit: Duration::from_secs(1),
             #[cfg(feature = "tls")]
             tls: None,

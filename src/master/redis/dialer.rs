@@ -4,6 +4,7 @@ use super::{
     connection::RedisConnection, encode::encode, endpoint::Endpoint, greeter::Greeter, resp::reply,
 };
 use crate::{
+    clock,
     core::{
         kind::script::ORIGIN,
         protocol::command::Reply,
@@ -33,7 +34,7 @@ impl Dialer {
             master,
             config: config.clone(),
             run_ids: RunIds::of(&endpoint.origin_name()),
-            greeter: Greeter::new(endpoint, &name, config.connect_timeout, config.now),
+            greeter: Greeter::new(endpoint, &name, config.connect_timeout),
         }
     }
 
@@ -53,12 +54,12 @@ impl Dialer {
     /// Asks whether the server may have lost locks. Must be called after the login, while no
     /// command is unanswered.
     async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<DataLoss>, DialError> {
-        let (config, now) = (&self.config, self.config.now);
+        let config = &self.config;
         let quarantine = config.quarantine;
         if quarantine == Quarantine::Off {
             return Ok(None);
         }
-        let asked = now();
+        let asked = clock::monotonic();
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
         ask(&known, quarantine, wire.out());
@@ -73,7 +74,9 @@ impl Dialer {
         let same = |other| DialError::SameServer(config.health.observer(other).address().clone());
         let met = config.servers.meet(self.master, &found.run_id);
         met.map_err(same)?;
-        let last_heard = self.run_ids.meet(&found.run_id, asked, now())?;
+        let last_heard = self
+            .run_ids
+            .meet(&found.run_id, asked, clock::monotonic())?;
         connection.last_heard.push(last_heard);
         Ok(found.loss)
     }

@@ -1,10 +1,6 @@
 //! Connects to a server and logs in.
 
-use std::{
-    io,
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::{io, ops::ControlFlow, time::Duration};
 
 use ::redis::Value;
 
@@ -19,6 +15,7 @@ use super::{
     resp::reply,
 };
 use crate::{
+    clock,
     core::{
         protocol::command::Reply,
         vote::server_error::{Meaning, ServerError},
@@ -38,19 +35,13 @@ pub(crate) struct Greeter {
 
 impl Greeter {
     /// `name` is the name of each connection. `limit` is the time in which a dial must be over.
-    pub(crate) fn new(
-        endpoint: Endpoint,
-        name: &str,
-        limit: Duration,
-        now: fn() -> Instant,
-    ) -> Self {
+    pub(crate) fn new(endpoint: Endpoint, name: &str, limit: Duration) -> Self {
         let (greeting, steps) = greeting(&endpoint, name);
         Self {
             greeting,
             steps,
             address: endpoint.address,
             connector: Connector {
-                now,
                 limit,
                 #[cfg(feature = "tls")]
                 tls: endpoint.tls,
@@ -88,7 +79,7 @@ impl Greeter {
         wire.out().extend_from_slice(&self.greeting);
         let mut steps = self.steps.iter();
         let (mut has_answered, mut reports_changes, mut native) = (false, true, None);
-        let asked = (self.connector.now)();
+        let asked = clock::monotonic();
         let on_frame = |frame: &[u8]| {
             has_answered = true;
             let step = steps.next();
@@ -101,7 +92,7 @@ impl Greeter {
         };
         let answered = wire.answers(on_frame).await;
         answered.map_err(|error| no_greeting(address, error, has_answered))??;
-        let round_trip = (self.connector.now)().saturating_duration_since(asked);
+        let round_trip = clock::monotonic().saturating_duration_since(asked);
         Ok(RedisConnection::new(
             wire,
             round_trip,

@@ -16,16 +16,22 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::panics::shielded;
+use crate::{clock, panics::shielded};
 
 /// The lookups of this process.
-pub(super) static LOOKUPS: Lookups =
-    Lookups::new(|host| (host, 0).to_socket_addrs().map(Iterator::collect));
+pub(super) static LOOKUPS: Lookups = Lookups::new(
+    |host| (host, 0).to_socket_addrs().map(Iterator::collect),
+    clock::monotonic,
+);
+
+type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
 /// Looks up hosts on a few threads. No two threads look up the same host at the same time. Further
 /// hosts wait in line.
 pub(super) struct Lookups {
-    look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
+    look_up: LookUp,
+    /// The clock, which a test of this file sets for all threads.
+    now: fn() -> Instant,
     state: Mutex<State>,
 }
 
@@ -53,9 +59,10 @@ impl Lookups {
     /// address.
     const KEPT: Duration = Duration::from_secs(30);
 
-    const fn new(look_up: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Self {
+    const fn new(look_up: LookUp, now: fn() -> Instant) -> Self {
         Self {
             look_up,
+            now,
             state: Mutex::new(State {
                 hosts: BTreeMap::new(),
                 line: VecDeque::new(),
@@ -69,12 +76,11 @@ impl Lookups {
         &'static self,
         host: &str,
         port: u16,
-        now: fn() -> Instant,
     ) -> io::Result<Vec<SocketAddr>> {
         if let Ok(ip) = host.parse::<IpAddr>() {
             return Ok(vec![SocketAddr::new(ip, port)]);
         }
-        let mut answer = self.ask(host, now)?;
+        let mut answer = self.ask(host)?;
         let answer = answer.wait_for(Option::is_some).await;
         let answer = answer.ok().and_then(|answer| answer.clone());
         let answer = answer.ok_or_else(|| io::Error::other("the lookup ended"))?;
@@ -87,12 +93,8 @@ impl Lookups {
 
     /// Returns the receiver of the answer. The answer may be there already. A kept answer is handed
     /// out only once.
-    fn ask(
-        &'static self,
-        host: &str,
-        now: fn() -> Instant,
-    ) -> io::Result<watch::Receiver<Option<Answer>>> {
-        let asked = now();
+    fn ask(&'static self, host: &str) -> io::Result<watch::Receiver<Option<Answer>>> {
+        let asked = (self.now)();
         let state = &mut *self.state.lock();
         let is_fresh = |answer: &Answer| asked.saturating_duration_since(answer.at) < Self::KEPT;
         let hosts = &mut state.hosts;
@@ -105,7 +107,7 @@ impl Lookups {
         }
         if state.threads < Self::MOST_THREADS {
             let thread = thread::Builder::new().name("quorlock-resolve".to_owned());
-            match thread.spawn(move || self.serve(now)) {
+            match thread.spawn(move || self.serve()) {
                 Err(error) if state.threads == 0 => return Err(error),
                 spawned => state.threads += usize::from(spawned.is_ok()),
             }
@@ -117,10 +119,10 @@ impl Lookups {
     }
 
     /// Looks up hosts until none is in line.
-    fn serve(&self, now: fn() -> Instant) {
+    fn serve(&self) {
         while let Some((host, asked)) = self.next() {
             let found = (self.look_up)(&host).map_err(|error| error.to_string().into());
-            let at = now();
+            let at = (self.now)();
             let is_late = at.saturating_duration_since(asked) > Self::LATE;
             let is_kept = is_late && found.is_ok();
             let Some(answer) = self.sender(&host, is_kept) else {
@@ -166,7 +168,7 @@ mod tests {
     use tokio::{task::yield_now, time::timeout};
 
     use super::*;
-    use crate::driver::time::clock;
+    use crate::clock;
 
     /// The hosts whose lookups have begun, in order. A lookup ends when its host is in `ANSWERED`.
     static BEGUN: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -202,12 +204,16 @@ mod tests {
 
     impl Lookups {
         fn leaked() -> &'static Self {
-            Box::leak(Box::new(Self::new(look_up)))
+            Self::leaked_with(clock::monotonic)
+        }
+
+        fn leaked_with(now: fn() -> Instant) -> &'static Self {
+            Box::leak(Box::new(Self::new(look_up, now)))
         }
 
         /// Asks for a host, like a dial that is given up at once.
-        async fn give_up(&'static self, host: &str, now: fn() -> Instant) {
-            let answer = timeout(Duration::ZERO, self.resolve(host, 7, now)).await;
+        async fn give_up(&'static self, host: &str) {
+            let answer = timeout(Duration::ZERO, self.resolve(host, 7)).await;
             answer.unwrap_err();
         }
 
@@ -218,7 +224,7 @@ mod tests {
 
     #[tokio::test]
     async fn addresses_and_names_are_resolved() {
-        let resolve = |host| LOOKUPS.resolve(host, 7, clock::monotonic);
+        let resolve = |host| LOOKUPS.resolve(host, 7);
         for host in ["127.0.0.1", "::1"] {
             let ip = host.parse().unwrap();
             assert_eq!(resolve(host).await.unwrap(), [SocketAddr::new(ip, 7)]);
@@ -232,8 +238,8 @@ mod tests {
     #[tokio::test]
     async fn dials_of_one_host_wait_for_one_lookup() {
         let lookups = Lookups::leaked();
-        lookups.give_up("shared", clock::monotonic).await;
-        let dial = |port| lookups.resolve("shared", port, clock::monotonic);
+        lookups.give_up("shared").await;
+        let dial = |port| lookups.resolve("shared", port);
         let end = async {
             until(|| begun("shared") == 1).await;
             answer("shared");
@@ -256,14 +262,14 @@ mod tests {
             ("prompt", 100, 0, [2, 3, 4]),
             ("unknown", 101, 0, [2, 3, 4]),
         ] {
-            let lookups = Lookups::leaked();
-            lookups.give_up(host, now).await;
+            let lookups = Lookups::leaked_with(now);
+            lookups.give_up(host).await;
             PASSED.fetch_add(took, Relaxed);
             answer(host);
             until(|| lookups.threads() == 0).await;
             PASSED.fetch_add(age, Relaxed);
             for expected in lookups_after {
-                let found = lookups.resolve(host, 7, now).await;
+                let found = lookups.resolve(host, 7).await;
                 assert_eq!(found.is_ok(), host != "unknown");
                 assert_eq!(begun(host), expected, "{host}");
             }
@@ -278,7 +284,7 @@ mod tests {
         let hosts: Vec<_> = (10..50).map(|n| format!("silent-{n}")).collect();
         for _ in 0..3 {
             for host in &hosts {
-                lookups.give_up(host, clock::monotonic).await;
+                lookups.give_up(host).await;
             }
             until(|| begun("silent") >= Lookups::MOST_THREADS).await;
             assert_eq!(lookups.threads(), Lookups::MOST_THREADS);
@@ -313,7 +319,7 @@ mod tests {
             saw_mutex_held: AtomicBool::default(),
         });
         let waker = panics.clone().into();
-        let mut dial = pin!(lookups.resolve("woken", 7, clock::monotonic));
+        let mut dial = pin!(lookups.resolve("woken", 7));
         let polled = dial.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         answer("woken");

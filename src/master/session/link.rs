@@ -9,6 +9,7 @@ use std::{
 
 use super::request::Request;
 use crate::{
+    clock,
     core::{
         time::{Limits, NodeTimeout, round_trip::RoundTrip},
         vote::Verb,
@@ -56,7 +57,7 @@ impl Link {
         round_trip: Duration,
         window: usize,
     ) -> Self {
-        let began = (config.now)();
+        let began = clock::monotonic();
         // If this process was stalled during the dial, the measured time is too long.
         let round_trip = round_trip.min(config.connect_timeout);
         Self {

@@ -299,12 +299,12 @@ mod tests {
 
     use super::*;
     use crate::{
+        clock::monotonic,
         core::{
             kind::Kind,
             protocol::command::fixture::command,
             vote::{Verb, Vote, lists::Membership},
         },
-        driver::time::clock::monotonic,
         master::session::request::VoteCounter,
     };
 

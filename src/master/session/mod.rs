@@ -17,6 +17,7 @@ use self::{
 };
 use super::{config::MasterConfig, observer::MasterEvent};
 use crate::{
+    clock,
     core::{
         restart::{DataLoss, Sign},
         time::rounded,
@@ -152,7 +153,7 @@ impl Session {
                 if request.is_owed_to(self.master()) {
                     self.posts.requests.push_back(request);
                 } else {
-                    self.fail_unsent(&request, (self.config.now)());
+                    self.fail_unsent(&request, clock::monotonic());
                 }
             }
         }
@@ -166,22 +167,26 @@ impl Session {
     /// Gives up the requests that have waited for a node timeout, except during the very first
     /// dial. Returns when to call this method again.
     pub(crate) fn expire_unconnected(&mut self) -> Option<Instant> {
-        let (master, now) = (self.master(), self.config.now);
+        let master = self.master();
         let mut next = None;
         if self.mailbox.node_timeout().is_some() {
-            while let Some(request) = self.next_overdue(now()) {
+            while let Some(request) = self.next_overdue(clock::monotonic()) {
                 let why = format!(
                     "its connection ended, and no new one was there in {:?}",
                     rounded(self.link.liveness.timeout())
                 );
-                self.fail(&request, Failure::Unreachable(why.into()), now());
+                self.fail(
+                    &request,
+                    Failure::Unreachable(why.into()),
+                    clock::monotonic(),
+                );
                 self.owe(request);
             }
             let oldest = self.posts.requests.front();
             next = oldest.map(|request| self.send_by(request));
         }
-        self.owed.expire(master, now());
-        let owed = self.owed.next_wake(master, now);
+        self.owed.expire(master, clock::monotonic());
+        let owed = self.owed.next_wake(master);
         next.into_iter().chain(owed).min()
     }
 
@@ -191,7 +196,7 @@ impl Session {
         if !self.has_backlog() {
             return false; // most polls only read replies
         }
-        let (now, before) = ((self.config.now)(), self.link.sent.len());
+        let (now, before) = (clock::monotonic(), self.link.sent.len());
         if self.link.is_silent() {
             self.fail_waiting(now);
         }
@@ -240,7 +245,7 @@ impl Session {
     /// Judges a deadline at `due` that is over. Returns the time up to which deadlines may be
     /// judged: see [`Liveness`](link::Liveness::judge_deadline).
     pub(crate) fn judge_deadline(&mut self, due: Instant) -> Option<Instant> {
-        let (now, has_unread) = ((self.config.now)(), self.link.has_unread);
+        let (now, has_unread) = (clock::monotonic(), self.link.has_unread);
         self.link.liveness.judge_deadline(due, now, has_unread)
     }
 
@@ -336,7 +341,7 @@ impl Session {
         let waiting = waiting.map(|request| self.send_by(request));
         let late = self.late.front();
         let late = late.map(|release| self.confirmed_by(release));
-        let owed = self.owed.next_wake(self.master(), self.config.now);
+        let owed = self.owed.next_wake(self.master());
         let retry = self.owed.next_send().filter(|_| self.link.has_room());
         [waiting, late, owed, retry].into_iter().flatten().min()
     }
@@ -365,7 +370,7 @@ impl Session {
     fn give_up(&mut self, unknown: &Failure, unsent: &Failure) -> Vec<Arc<Request>> {
         self.mailbox.down(unsent.clone(), &mut self.posts);
         let mut given_up = self.give_up_old(unknown, unsent);
-        let (now, posts) = ((self.config.now)(), mem::take(&mut self.posts));
+        let (now, posts) = (clock::monotonic(), mem::take(&mut self.posts));
         for request in posts.requests {
             self.fail(&request, unsent.clone(), now);
             given_up.push(request);
@@ -378,7 +383,7 @@ impl Session {
     /// Casts the open votes on the requests that were sent, with `unknown`, and on the late
     /// releases, with `unsent`. Returns these requests.
     fn give_up_old(&mut self, unknown: &Failure, unsent: &Failure) -> Vec<Arc<Request>> {
-        let now = (self.config.now)();
+        let now = clock::monotonic();
         let mut given_up = Vec::new();
         for (request, is_open) in self.link.sent.drain() {
             if is_open {
@@ -410,7 +415,7 @@ impl Session {
 impl Session {
     /// Notes that there is a connection. `loss` is the loss of data that its dial found.
     fn quarantine(&mut self, loss: Option<DataLoss>) {
-        let now = (self.config.now)();
+        let now = clock::monotonic();
         self.quarantined_until.take_if(|until| *until <= now);
         if let Some(loss) = loss {
             self.begin_quarantine(loss, now);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::request::Request;
-use crate::core::wait::pauses::Backoff;
+use crate::{clock, core::wait::pauses::Backoff};
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
 /// fails, or that has no reply when the connection breaks, moves to the end.
@@ -56,9 +56,9 @@ impl Owed {
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
-    pub(crate) fn next_wake(&self, master: usize, now: fn() -> Instant) -> Option<Instant> {
+    pub(crate) fn next_wake(&self, master: usize) -> Option<Instant> {
         let until = self.releases.front()?.votes_to.owed_until(master);
-        Some(until.unwrap_or_else(now))
+        Some(until.unwrap_or_else(clock::monotonic))
     }
 
     /// Drops the oldest releases, up to the first one that is still owed to `master` at `now`.
@@ -142,12 +142,12 @@ mod tests {
 
     use super::*;
     use crate::{
+        clock,
         core::{
             kind::Kind,
             protocol::command::fixture::command,
             vote::{SlotVote, Verb, Vote},
         },
-        driver::time::clock,
         master::session::request::VoteCounter,
     };
 
@@ -175,9 +175,9 @@ mod tests {
         let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
         let mut owed = Owed::default();
         let _ = owed.push(release.clone());
-        assert!(owed.next_wake(0, clock::monotonic) > Some(now));
+        assert!(owed.next_wake(0) > Some(now));
         release.votes_to.count(0, Vote::Grant.into(), now);
-        let at = owed.next_wake(0, clock::monotonic).expect("a timer");
+        let at = owed.next_wake(0).expect("a timer");
         assert!(at <= clock::monotonic());
         owed.expire(0, at);
         assert!(owed.is_empty());

@@ -4,6 +4,7 @@ use std::{mem, panic::resume_unwind, sync::Arc, time::Instant};
 
 use super::Session;
 use crate::{
+    clock,
     core::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
@@ -40,7 +41,7 @@ impl Session {
         // new health.
         let noted = caught(|| {
             if vote.vote.is_failure() && (sent.is_owed || request.is_owed_to(master)) {
-                let random = (self.config.random)();
+                let random = clock::random_u64();
                 self.owed.failed(sent.is_owed, now, random);
                 self.owe(request.clone());
             } else if sent.is_owed {

@@ -1,14 +1,8 @@
-#![expect(clippy::disallowed_methods, reason = "an origin for the clock")]
-
 use std::{
-    cell::Cell,
     future::ready,
     io,
     pin::Pin,
-    sync::{
-        LazyLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     task::{Context, Poll, Waker},
 };
 
@@ -22,6 +16,7 @@ use tokio::{
 use super::*;
 use crate::{
     MasterSpec, MemoryMaster,
+    clock::{monotonic, tests::ByHand},
     core::{
         kind::Kind,
         protocol::{
@@ -37,7 +32,6 @@ use crate::{
         },
         wait::pauses::Backoff,
     },
-    driver::time::clock::monotonic,
     master::{
         MasterObserver, health::HealthBoard, restart::DistinctServers,
         session::request::VoteCounter,
@@ -96,14 +90,14 @@ fn any_connection() -> impl Strategy<Value = (usize, Vec<(u64, Event)>)> {
 }
 
 fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseError> {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut wire = FakeWire::default();
     let mut session = connected(window);
     let mut posted = Vec::new();
     let mut is_broken = false;
     for (gap, event) in events {
         for _ in 0..gap {
-            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            ByHand::pass(Duration::from_millis(1));
             is_broken |= poll(&mut session, &mut wire);
         }
         is_broken |= apply(event, &mut session, &mut wire, &mut posted).is_err();
@@ -115,7 +109,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
         prop_assert!(wire.resent <= posted.len());
         for (request, limit) in &posted {
             let Counted { at, votes, .. } = &*request.votes_to.0;
-            prop_assert!(*at + *limit > clock() || *votes.lock() > 0);
+            prop_assert!(*at + *limit > monotonic() || *votes.lock() > 0);
         }
     }
     session.disconnect(&"broken".into());
@@ -128,7 +122,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
 /// A process that was stalled during a dial has measured a long round trip.
 #[test]
 fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = session();
     session.connect(60 * CONNECT, None, true, 1);
@@ -136,15 +130,15 @@ fn a_stall_during_the_dial_does_not_make_a_connection_patient() {
     let post = Event::Post { verb, is_owed };
     apply(post, &mut session, &mut wire, &mut posted).unwrap();
     while !poll(&mut session, &mut wire) {
-        set_clock(ELAPSED.get() + Duration::from_millis(1));
-        assert!(ELAPSED.get() < 7 * CONNECT);
+        ByHand::pass(Duration::from_millis(1));
+        assert!(ByHand::elapsed() < 7 * CONNECT);
     }
 }
 
 /// This process was stalled while the reply was in its socket. The master has kept up.
 #[test]
 fn a_stall_fails_no_command_that_waits_for_room() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(1);
     for _ in 0..2 {
@@ -152,9 +146,9 @@ fn a_stall_fails_no_command_that_waits_for_room() {
         let post = Event::Post { verb, is_owed };
         apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
-    set_clock(TIMEOUT * 2);
+    ByHand::set(TIMEOUT * 2);
     session.send(&mut wire);
-    session.on_reply(&Reply::Ok, clock()).unwrap();
+    session.on_reply(&Reply::Ok, monotonic()).unwrap();
     assert!(session.send(&mut wire));
     assert_eq!(*posted[1].0.votes_to.0.votes.lock(), 0);
 }
@@ -162,7 +156,7 @@ fn a_stall_fails_no_command_that_waits_for_room() {
 /// Here the runtime notices the deadline of a command before it notices the reply in the socket.
 #[tokio::test(start_paused = true)]
 async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
-    let (now, server) = (monotonic, MemoryMaster::new());
+    let server = MemoryMaster::new();
     let connect = move || {
         let stream = server.connect();
         ready(stream.map(|stream| LateSocket {
@@ -171,12 +165,11 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
             late_reads: 0,
         }))
     };
-    let config = MasterConfig { now, ..config() };
-    let (mailbox, supervisor) = MasterSpec::from_stream("redis://late", connect).open(0, &config);
+    let (mailbox, supervisor) = MasterSpec::from_stream("redis://late", connect).open(0, &config());
     let supervising = tokio::spawn(supervisor);
     let votes = Votes::default();
     let command = command(Kind::Mutex, Verb::Acquire, 1);
-    let request = Arc::new(Request::new(command, now(), votes.clone()));
+    let request = Arc::new(Request::new(command, monotonic(), votes.clone()));
     assert!(mailbox.post(request).is_none());
     sleep(TIMEOUT * 2).await;
     assert_eq!(*votes.0.lock(), [Vote::Grant]);
@@ -242,7 +235,7 @@ impl AsyncWrite for LateSocket {
 /// never be judged.
 #[test]
 fn a_release_that_is_no_longer_owed_sets_no_timer() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(1);
     let (verb, is_owed) = (Verb::Release, true);
@@ -253,13 +246,13 @@ fn a_release_that_is_no_longer_owed_sets_no_timer() {
     owed.votes_to.0.is_owed.store(false, Ordering::Relaxed);
     session.send(&mut wire);
     assert_eq!(Arc::strong_count(&owed), 1);
-    assert!(session.next_wake() > Some(clock()));
+    assert!(session.next_wake() > Some(monotonic()));
 }
 
 /// After an error reply, releases are sent one at a time, each after a pause, until one succeeds.
 #[test]
 fn owed_releases_are_paced_by_the_replies() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut wire = FakeWire::default();
     let mut session = connected(Link::WINDOW);
     let mut posted = Vec::new();
@@ -270,7 +263,7 @@ fn owed_releases_are_paced_by_the_replies() {
     }
     let mut answer = |error: bool, until: u64, wire: &mut FakeWire| {
         let before = wire.sent;
-        while ELAPSED.get() < Duration::from_millis(until) {
+        while ByHand::elapsed() < Duration::from_millis(until) {
             while wire.in_flight > 0 {
                 wire.in_flight -= 1;
                 let reply = if error {
@@ -278,10 +271,10 @@ fn owed_releases_are_paced_by_the_replies() {
                 } else {
                     Reply::Int(1)
                 };
-                session.on_reply(&reply, clock()).unwrap();
+                session.on_reply(&reply, monotonic()).unwrap();
                 session.send(wire);
             }
-            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            ByHand::pass(Duration::from_millis(1));
             assert!(!poll(&mut session, wire));
         }
         wire.sent - before
@@ -295,7 +288,7 @@ fn owed_releases_are_paced_by_the_replies() {
 /// failed, however many there are. Other commands fail if they are not sent in time.
 #[test]
 fn releases_that_wait_for_room_have_not_failed() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(Link::WINDOW);
     for _ in 0..50_000 {
@@ -308,10 +301,10 @@ fn releases_that_wait_for_room_have_not_failed() {
     apply(post, &mut session, &mut wire, &mut posted).unwrap();
     let (acquisition, _) = posted.pop().unwrap();
     for at in 1..=1_000 {
-        set_clock(Duration::from_millis(at));
+        ByHand::set(Duration::from_millis(at));
         for _ in 0..wire.in_flight.min(100) {
             wire.in_flight -= 1;
-            session.on_reply(&Reply::Int(1), clock()).unwrap();
+            session.on_reply(&Reply::Int(1), monotonic()).unwrap();
         }
         assert!(!poll(&mut session, &mut wire));
     }
@@ -325,7 +318,7 @@ fn releases_that_wait_for_room_have_not_failed() {
 /// releases.
 #[test]
 fn a_late_release_gets_its_vote_and_is_owed() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let (mut wire, mut posted) = (FakeWire::default(), Vec::new());
     let mut session = connected(1);
     for _ in 0..4 {
@@ -334,8 +327,8 @@ fn a_late_release_gets_its_vote_and_is_owed() {
         apply(post, &mut session, &mut wire, &mut posted).unwrap();
     }
     let mut advance = |until: Duration, session: &mut Session| {
-        while ELAPSED.get() < until {
-            set_clock(ELAPSED.get() + Duration::from_millis(1));
+        while ByHand::elapsed() < until {
+            ByHand::pass(Duration::from_millis(1));
             poll(session, &mut wire);
         }
         wire.sent
@@ -351,8 +344,8 @@ fn a_late_release_gets_its_vote_and_is_owed() {
     assert_eq!((session.late.len(), session.owed.is_empty()), (0, false));
     // The release that is no longer owed is not sent.
     for sent in [2, 3, 3] {
-        session.on_reply(&Reply::Int(1), clock()).unwrap();
-        assert_eq!(advance(ELAPSED.get() + TIMEOUT, &mut session), sent);
+        session.on_reply(&Reply::Int(1), monotonic()).unwrap();
+        assert_eq!(advance(ByHand::elapsed() + TIMEOUT, &mut session), sent);
         if sent == 3 && session.is_empty() {
             break;
         }
@@ -364,7 +357,7 @@ fn a_late_release_gets_its_vote_and_is_owed() {
 /// wait for the next connection. So do releases that were sent and have no reply.
 #[test]
 fn a_release_outlives_connections() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut session = session();
     let post = |verb, session: &mut Session| {
         let request = request(verb, true);
@@ -398,17 +391,17 @@ fn a_release_outlives_connections() {
 #[test]
 fn after_a_silence_nothing_is_sent_before_what_has_arrived_is_read() {
     for (silence, sent) in [(CONNECT - TIMEOUT, 1), (CONNECT, 0)] {
-        set_clock(Duration::ZERO);
+        let _clock = ByHand::start();
         let mut wire = FakeWire::default();
         let mut session = connected(Link::WINDOW);
-        set_clock(silence);
+        ByHand::set(silence);
         wire.has_input = true;
         let request = request(Verb::Acquire, false);
         assert!(session.mailbox.post(request.clone()).is_none());
         session.take(&Context::from_waker(Waker::noop()));
         session.send(&mut wire);
         assert_eq!(wire.sent, sent, "{silence:?}");
-        assert_eq!(session.next_wake(), Some(clock() + TIMEOUT));
+        assert_eq!(session.next_wake(), Some(monotonic() + TIMEOUT));
         wire.has_input = false;
         session.send(&mut wire);
         assert_eq!((wire.sent, *request.votes_to.0.votes.lock()), (1, 0));
@@ -425,20 +418,20 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
         (TIMEOUT, Verb::Acquire, None, 3),
         (long, Verb::Extend, None, 3),
     ] {
-        set_clock(Duration::ZERO);
+        let _clock = ByHand::start();
         let mut wire = FakeWire::default();
         let mut session = connected(Link::WINDOW);
-        set_clock(silence);
+        ByHand::set(silence);
         let votes = Votes::default();
         let command = command(Kind::Mutex, verb, 1);
-        let request = Arc::new(Request::new(command, clock(), votes.clone()));
+        let request = Arc::new(Request::new(command, monotonic(), votes.clone()));
         assert!(session.mailbox.post(request).is_none());
         session.take(&Context::from_waker(Waker::noop()));
-        let start = clock();
+        let start = monotonic();
         while !poll(&mut session, &mut wire) {
-            set_clock(ELAPSED.get() + Duration::from_millis(1));
+            ByHand::pass(Duration::from_millis(1));
         }
-        assert_eq!(clock() - start, TIMEOUT * timeouts);
+        assert_eq!(monotonic() - start, TIMEOUT * timeouts);
         let late = Failure::TimedOut {
             after: TIMEOUT,
             round_trip: Duration::ZERO,
@@ -450,7 +443,7 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
 
 /// Returns a connection with a measured timeout, over which `count` commands were sent.
 fn measured(round_trip: u64, count: usize, wire: &mut FakeWire) -> Session {
-    set_clock(Duration::ZERO);
+    ByHand::set(Duration::ZERO);
     let mut session = session();
     session.config.node_timeout = NodeTimeout::Measured;
     session.connect(Duration::from_millis(round_trip), None, true, Link::WINDOW);
@@ -470,15 +463,16 @@ fn post(count: usize, session: &mut Session, wire: &mut FakeWire) {
 /// Lets the time pass, and returns the timeout after an answer.
 fn timeout_after(time: u64, session: &mut Session, wire: &mut FakeWire) -> u128 {
     for _ in 0..time {
-        set_clock(ELAPSED.get() + Duration::from_millis(1));
+        ByHand::pass(Duration::from_millis(1));
         assert!(!poll(session, wire));
     }
-    session.on_reply(&Reply::Ok, clock()).unwrap();
+    session.on_reply(&Reply::Ok, monotonic()).unwrap();
     session.mailbox.node_timeout().unwrap().as_millis()
 }
 
 #[test]
 fn one_answer_of_a_round_trip_is_measured_even_if_it_is_late() {
+    let _clock = ByHand::start();
     let mut wire = FakeWire::default();
     let mut session = measured(1, 128, &mut wire);
     assert_eq!(timeout_after(60, &mut session, &mut wire), 68);
@@ -492,48 +486,50 @@ fn one_answer_of_a_round_trip_is_measured_even_if_it_is_late() {
 
 #[test]
 fn a_stall_of_this_process_and_a_command_that_was_sent_again_are_not_measured() {
+    let _clock = ByHand::start();
     let mut wire = FakeWire::default();
     let mut session = measured(1, 2, &mut wire);
-    set_clock(Duration::from_millis(300));
+    ByHand::set(Duration::from_millis(300));
     assert_eq!(timeout_after(0, &mut session, &mut wire), 50);
     let due = session.next_wake().unwrap();
     assert_eq!(session.judge_deadline(due), None); // the stall is noticed
     assert_eq!(timeout_after(30, &mut session, &mut wire), 50);
     post(1, &mut session, &mut wire);
-    session.resend(clock()).unwrap();
+    session.resend(monotonic()).unwrap();
     assert_eq!(timeout_after(60, &mut session, &mut wire), 50);
 }
 
 /// The master gets no requests after 150 ms, and its connection is given up after half a second.
 #[test]
 fn a_master_that_is_silent_has_half_a_second_for_its_first_answer() {
+    let _clock = ByHand::start();
     let mut wire = FakeWire::default();
     let mut session = measured(1, 1, &mut wire);
     for at in 1..500 {
-        set_clock(Duration::from_millis(at));
+        ByHand::set(Duration::from_millis(at));
         assert!(!poll(&mut session, &mut wire));
         if [100, 151, 450].contains(&at) {
             post(1, &mut session, &mut wire);
         }
         if at == 450 {
             assert_eq!(wire.sent, 2);
-            session.on_reply(&Reply::Ok, clock()).unwrap();
+            session.on_reply(&Reply::Ok, monotonic()).unwrap();
             post(1, &mut session, &mut wire);
             assert_eq!(wire.sent, 3);
         }
     }
     let mut session = measured(1, 1, &mut wire);
     while !poll(&mut session, &mut wire) {
-        set_clock(ELAPSED.get() + Duration::from_millis(1));
+        ByHand::pass(Duration::from_millis(1));
     }
-    assert_eq!(ELAPSED.get(), Duration::from_millis(500));
+    assert_eq!(ByHand::elapsed(), Duration::from_millis(500));
 }
 
 /// What was sent fails, and is not sent again. What was not sent waits for one dial.
 #[test]
 fn a_request_that_was_not_sent_waits_for_the_first_dial() {
     for is_dialled in [true, false] {
-        set_clock(Duration::ZERO);
+        let _clock = ByHand::start();
         let mut wire = FakeWire::default();
         let mut session = connected(1);
         let requests = [(); 3].map(|()| request(Verb::Acquire, false));
@@ -568,18 +564,18 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
 /// A request waits for at most one node timeout. After that time, a release is owed.
 #[test]
 fn the_wait_for_a_dial_ends_in_time() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut session = connected(Link::WINDOW);
-    set_clock(CONNECT);
+    ByHand::set(CONNECT);
     session.interrupt(&"broken".into());
     let requests = [Verb::Acquire, Verb::Release].map(|verb| request(verb, true));
     for request in &requests {
         assert!(session.mailbox.post(request.clone()).is_none());
     }
     session.take(&Context::from_waker(Waker::noop()));
-    assert_eq!(session.expire_unconnected(), Some(clock() + TIMEOUT));
+    assert_eq!(session.expire_unconnected(), Some(monotonic() + TIMEOUT));
     for (elapsed, count) in [(TIMEOUT / 2, 0), (TIMEOUT, 1)] {
-        set_clock(CONNECT + elapsed);
+        ByHand::set(CONNECT + elapsed);
         assert!(session.expire_unconnected().is_some());
         assert_eq!(
             requests
@@ -602,7 +598,7 @@ fn the_wait_for_a_dial_ends_in_time() {
 /// The next dial has found that the master may have forgotten locks.
 #[test]
 fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut session = connected(Link::WINDOW);
     session.config.quarantine_length = CONNECT;
     session.interrupt(&"broken".into());
@@ -624,7 +620,7 @@ fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
 /// Only a limited number of requests wait for the first dial.
 #[test]
 fn the_number_of_requests_that_wait_is_bounded() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut session = session();
     let cx = Context::from_waker(Waker::noop());
     let mut failed = 0;
@@ -644,7 +640,7 @@ fn the_number_of_requests_that_wait_is_bounded() {
 /// quarantine began.
 #[test]
 fn a_quarantined_master_gets_only_releases() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut session = session();
     session.config.quarantine_length = CONNECT;
     let (age, sign) = (Duration::ZERO, Sign::Earlier);
@@ -671,7 +667,7 @@ fn a_quarantined_master_gets_only_releases() {
 /// If there are too many releases, the oldest one is given up. The log says so once.
 #[test]
 fn the_number_of_owed_releases_is_bounded() {
-    set_clock(Duration::ZERO);
+    let _clock = ByHand::start();
     let mut owed = Owed::default();
     let oldest = request(Verb::Release, true);
     assert!(!owed.push(oldest.clone()));
@@ -683,15 +679,15 @@ fn the_number_of_owed_releases_is_bounded() {
         assert_eq!(owed.push(request(Verb::Release, true)), must_log);
     }
     assert_eq!(Arc::strong_count(&oldest), 1);
-    set_clock(Duration::from_secs(61));
-    owed.expire(0, clock());
+    ByHand::set(Duration::from_secs(61));
+    owed.expire(0, monotonic());
     assert!(owed.is_empty());
 }
 
 /// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
 fn poll(session: &mut Session, wire: &mut FakeWire) -> bool {
     session.send(wire);
-    let now = clock();
+    let now = monotonic();
     if session.next_wake().is_none_or(|at| at > now) {
         return false;
     }
@@ -704,7 +700,7 @@ fn apply(
     wire: &mut FakeWire,
     posted: &mut Vec<(Arc<Request<Counter>>, Duration)>,
 ) -> Result<(), Arc<str>> {
-    let now = clock();
+    let now = monotonic();
     match event {
         Event::Post { verb, is_owed } => {
             let request = request(verb, is_owed);
@@ -804,13 +800,13 @@ impl VoteCounter for Counter {
 
 fn request(verb: Verb, is_owed: bool) -> Arc<Request<Counter>> {
     let counted = Counted {
-        at: clock(),
+        at: monotonic(),
         is_owed: AtomicBool::new(is_owed && verb == Verb::Release),
         votes: Mutex::new(0),
     };
     Arc::new(Request::new(
         command(Kind::Mutex, verb, 1),
-        clock(),
+        monotonic(),
         Counter(Arc::new(counted)),
     ))
 }
@@ -837,25 +833,9 @@ fn config() -> MasterConfig {
         node_timeout: NodeTimeout::Fixed(TIMEOUT),
         connect_timeout: CONNECT,
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-        now: clock,
-        random: || u64::MAX / 2,
         servers: DistinctServers::new(1),
         quarantine: Quarantine::Off,
         quarantine_length: Duration::ZERO,
-        health: HealthBoard::new(&Roster::new(["m".into()], Quorum::of(1)), None, clock),
+        health: HealthBoard::new(&Roster::new(["m".into()], Quorum::of(1)), None),
     }
-}
-
-thread_local! {
-    static ELAPSED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
-
-static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-
-fn set_clock(elapsed: Duration) {
-    ELAPSED.set(elapsed);
-}
-
-fn clock() -> Instant {
-    *ORIGIN + Duration::from_secs(3_600) + ELAPSED.get()
 }

@@ -52,14 +52,6 @@ pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
     at.monotonic(slept).map_or(least, |at| at.max(least))
 }
 
-/// Sleeps until `at` on the clock of [`now`]. Only tasks on the coordinator's runtime may call this
-/// function.
-pub(crate) async fn sleep_until(at: LeaseTime) {
-    while let Some(time) = next_sleep(at) {
-        tokio::time::sleep(time).await;
-    }
-}
-
 /// Returns how long to sleep before this function is called again, or `None` if the clock of
 /// [`now`] has reached `at`. That clock is read at least once a second, because the machine may
 /// have been suspended.
@@ -74,6 +66,10 @@ pub(crate) fn next_sleep(at: LeaseTime) -> Option<Duration> {
     reason = "the one place where the crate reads its clock"
 )]
 pub(crate) fn monotonic() -> Instant {
+    #[cfg(test)]
+    if let Some(now) = tests::ByHand::now() {
+        return now;
+    }
     #[cfg(test)]
     if let Some(now) = Process::current(|process| process.monotonic()) {
         return now;
@@ -272,18 +268,53 @@ pub(crate) fn random_u64() -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![expect(
         clippy::disallowed_methods,
         reason = "a suspended machine takes real time"
     )]
 
-    use std::{env, process::Command, thread};
+    use std::{cell::Cell, env, process::Command, sync::LazyLock, thread};
 
     use tokio::time::timeout;
 
     use super::*;
     use crate::{Coordinator, Guard, LockState, LostReason, MemoryMaster};
+
+    /// A monotonic clock that a test sets by hand, for its own thread, as long as this value exists.
+    pub(crate) struct ByHand;
+
+    thread_local!(static ELAPSED: Cell<Option<Duration>> = const { Cell::new(None) });
+
+    impl ByHand {
+        pub(crate) fn start() -> Self {
+            Self::set(Duration::ZERO);
+            Self
+        }
+
+        pub(crate) fn set(elapsed: Duration) {
+            ELAPSED.set(Some(elapsed));
+        }
+
+        pub(crate) fn pass(time: Duration) {
+            Self::set(Self::elapsed() + time);
+        }
+
+        pub(crate) fn elapsed() -> Duration {
+            ELAPSED.get().unwrap_or_default()
+        }
+
+        pub(super) fn now() -> Option<Instant> {
+            static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+            ELAPSED.get().map(|elapsed| *ORIGIN + elapsed)
+        }
+    }
+
+    impl Drop for ByHand {
+        fn drop(&mut self) {
+            ELAPSED.set(None);
+        }
+    }
 
     /// The milliseconds by which a test has set the wall clock forward.
     static AHEAD: AtomicU64 = AtomicU64::new(0);
@@ -326,11 +357,7 @@ mod tests {
             return runtime.block_on(test);
         }
         let ended = Command::new(env::current_exe().unwrap())
-            .args([
-                "--exact",
-                &format!("driver::time::clock::tests::{name}"),
-                "--nocapture",
-            ])
+            .args(["--exact", &format!("clock::tests::{name}"), "--nocapture"])
             .env(ALONE, "")
             .output()
             .unwrap();
