@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::core::time::lease::LeaseTime;
+use crate::core::time::tick::{LeaseTick, Tick};
 #[cfg(test)]
 use crate::sim::Process;
 
@@ -25,21 +25,21 @@ use crate::sim::Process;
 /// All code that drives a single master uses only the [`monotonic`] clock. Timers use the clock of
 /// leases, and compare the clocks at least once a second. If a test pauses tokio's clock, [`now`]
 /// and [`monotonic`] show virtual time.
-pub(crate) fn now() -> LeaseTime {
+pub(crate) fn now() -> LeaseTick {
     now_at(monotonic())
 }
 
 /// Returns the time on the clock of [`now`], for a caller that has just read the [`monotonic`]
 /// clock.
-pub(crate) fn now_at(now: Instant) -> LeaseTime {
-    LeaseTime::new(now, suspensions(|suspensions| suspensions.look(now)))
+pub(crate) fn now_at(now: Tick) -> LeaseTick {
+    now.with(suspensions(|suspensions| suspensions.look(now)))
 }
 
 /// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
 /// of the clocks. Use this function only for votes. Before a caller relies on the outcome of a
 /// round, it calls [`now`], which compares the clocks.
-pub(crate) fn from_monotonic(at: Instant) -> LeaseTime {
-    LeaseTime::new(at, suspensions(Suspensions::total))
+pub(crate) fn from_monotonic(at: Tick) -> LeaseTick {
+    at.with(suspensions(Suspensions::total))
 }
 
 /// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if the
@@ -47,25 +47,53 @@ pub(crate) fn from_monotonic(at: Instant) -> LeaseTime {
 /// is not suspended before that instant. An instant that has passed on one clock has passed on the
 /// other. For a past instant, the result may not be what the monotonic clock showed at that
 /// instant: the machine may have been suspended since, or the wall clock may have been set forward.
-pub(crate) fn to_monotonic(at: LeaseTime, least: Instant) -> Instant {
+pub(crate) fn to_monotonic(at: LeaseTick, least: Tick) -> Tick {
     let slept = suspensions(|suspensions| suspensions.look(monotonic()));
-    at.monotonic(slept).map_or(least, |at| at.max(least))
+    at.without(slept).max(least)
 }
 
 /// Returns how long to sleep before this function is called again, or `None` if the clock of
 /// [`now`] has reached `at`. That clock is read at least once a second, because the machine may
 /// have been suspended.
-pub(crate) fn next_sleep(at: LeaseTime) -> Option<Duration> {
+pub(crate) fn next_sleep(at: LeaseTick) -> Option<Duration> {
     const LONGEST: Duration = Duration::from_secs(1);
-    let left = at.saturating_duration_since(now());
+    let left = at.since(now());
     (!left.is_zero()).then(|| left.min(LONGEST))
+}
+
+pub(crate) fn monotonic() -> Tick {
+    let (now, origin) = (instant(), origin());
+    let nanos = |time: Duration| time.as_nanos() as u64;
+    Tick::from_nanos(match now.checked_duration_since(origin) {
+        Some(after) => Tick::ORIGIN + nanos(after),
+        None => Tick::ORIGIN - nanos(origin - now),
+    })
+}
+
+/// Returns the instant that the [`monotonic`] clock shows as `at`.
+pub(crate) fn to_instant(at: Tick) -> Instant {
+    let (origin, first) = (origin(), Tick::from_nanos(Tick::ORIGIN));
+    // Both fit: `at` was an instant, or is later than one by the time of a lease.
+    origin
+        .checked_add(at.since(first))
+        .and_then(|at_or_first| at_or_first.checked_sub(first.since(at)))
+        .unwrap_or(origin)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the origin of the monotonic clock"
+)]
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
 }
 
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place where the crate reads its clock"
 )]
-pub(crate) fn monotonic() -> Instant {
+fn instant() -> Instant {
     #[cfg(test)]
     if let Some(now) = tests::ByHand::now() {
         return now;
@@ -103,7 +131,7 @@ fn as_paused(wall: SystemTime) -> SystemTime {
     if Process::current(|_| ()).is_some() {
         return wall;
     }
-    let (paused, real) = (monotonic(), Instant::now());
+    let (paused, real) = (instant(), Instant::now());
     let shown =
         wall + paused.saturating_duration_since(real) - real.saturating_duration_since(paused);
     let next = LAST.get() + MICROSECOND;
@@ -128,9 +156,7 @@ fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
 /// The time for which a machine was suspended.
 #[derive(Debug)]
 pub(crate) struct Suspensions {
-    /// The time of the first comparison of the clocks.
-    epoch: OnceLock<Instant>,
-    /// The time of the last comparison, in nanoseconds after the epoch.
+    /// The time of the last comparison, as the number in a [`Tick`].
     compared: AtomicU64,
     last: Mutex<Option<Reading>>,
     /// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
@@ -145,7 +171,6 @@ impl Suspensions {
 
     pub(crate) const fn new() -> Self {
         Self {
-            epoch: OnceLock::new(),
             compared: AtomicU64::new(u64::MAX),
             last: Mutex::new(None),
             slept: AtomicU64::new(0),
@@ -158,10 +183,9 @@ impl Suspensions {
     /// Does not compare them if the last comparison was less than a millisecond before `now` on the
     /// [`monotonic`] clock. That clock stands still during a suspension, so a suspension may be
     /// noticed up to a millisecond after it ends.
-    fn look(&self, now: Instant) -> Duration {
+    fn look(&self, now: Tick) -> Duration {
         const INTERVAL: Duration = Duration::from_millis(1);
-        let epoch = *self.epoch.get_or_init(|| now);
-        let now = now.saturating_duration_since(epoch).as_nanos() as u64;
+        let now = now.nanos();
         // `now` may be before the last comparison, because each test that pauses the clock has its
         // own time.
         if now.abs_diff(self.compared.load(Ordering::Relaxed)) >= INTERVAL.as_nanos() as u64 {
@@ -449,18 +473,18 @@ pub(crate) mod tests {
     #[test]
     fn validity_ends_in_the_past_once_it_is_over() {
         alone("validity_ends_in_the_past_once_it_is_over", async {
-            let epoch = monotonic();
+            let epoch = instant();
             tokio::time::sleep(seconds(1)).await;
             let (_masters, _locks, guard) = guard("r", false).await;
-            let began = monotonic();
+            let began = instant();
             tokio::time::sleep(seconds(1)).await;
             suspend(seconds(4)).await;
             assert_eq!(state(&guard).await, LockState::Held);
-            assert_eq!(guard.valid_until(), monotonic() + guard.remaining());
+            assert_eq!(guard.valid_until(), instant() + guard.remaining());
             for hours in [1, 24 * 365 * 50, 24 * 365 * 500] {
                 suspend(seconds(3_600 * hours)).await;
                 assert!(matches!(state(&guard).await, LockState::Lost(_)));
-                assert!(guard.valid_until() <= monotonic());
+                assert!(guard.valid_until() <= instant());
                 assert!(guard.valid_until() >= began - Duration::from_millis(10));
                 assert!(guard.valid_until() > epoch);
             }
@@ -494,7 +518,7 @@ pub(crate) mod tests {
     #[test]
     fn only_a_wall_clock_that_ran_ahead_counts() {
         let epoch = Reading {
-            monotonic: monotonic(),
+            monotonic: instant(),
             wall: wall(),
         };
         let mut last = epoch;

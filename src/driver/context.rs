@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    future,
     ops::ControlFlow,
     pin::pin,
     sync::{
@@ -10,7 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::{Either, select};
@@ -35,7 +34,7 @@ use crate::{
         config::Config,
         error::AcquireError,
         protocol::client_name::ClientName,
-        time::lease::LeaseTime,
+        time::tick::{LeaseTick, Tick},
         view::health::MasterHealth,
         vote::{Verb, obstacle::Obstacle, round::Round},
         wait::reach::Reach,
@@ -141,21 +140,14 @@ impl Context {
     /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the
     /// limit ended the wait, or if the tasks that deliver the releases have ended.
     pub(crate) async fn delivered_within(&self, limit: Duration) -> bool {
-        // A limit that is too long for the clock counts as no limit.
-        let end = clock::now().checked_add(limit);
-        let limited = pin!(async {
-            match end {
-                Some(end) => self.timers.sleep_until(end).await,
-                None => future::pending().await,
-            }
-        });
+        let limited = pin!(self.timers.sleep_until(clock::now() + limit));
         let delivered = pin!(self.delivered());
         let is_in_time = matches!(select(delivered, limited).await, Either::Left(_));
         is_in_time && !self.timers.have_ended()
     }
 
     /// Opens a round with the verb `verb`. The round begins at `now`, and has no time limit.
-    pub(crate) fn open_round(&self, verb: Verb, now: LeaseTime) -> Arc<LiveRound> {
+    pub(crate) fn open_round(&self, verb: Verb, now: LeaseTick) -> Arc<LiveRound> {
         let round = Round::open(verb, self.masters.quorum(), now, None);
         LiveRound::open(round, &self.observer)
     }
@@ -206,7 +198,7 @@ impl Context {
     }
 
     /// Returns when to try again after `failures` failures, according to the retry delay alone.
-    pub(crate) fn retry_at(&self, failures: u32) -> LeaseTime {
+    pub(crate) fn retry_at(&self, failures: u32) -> LeaseTick {
         let retry = self.config.retry;
         clock::now() + retry.delay(failures, clock::random_u64())
     }
@@ -235,7 +227,7 @@ impl Context {
 
     /// Notes whether an attempt has reached a majority. The attempt began at `start`, and is over
     /// now.
-    pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTime) {
+    pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTick) {
         let times = (start, clock::now());
         let mut reach = self.reach.lock();
         reach.note(is_reached, times, self.waiter_timeout());
@@ -306,14 +298,14 @@ fn uuid(mut bytes: [u8; 16]) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct PendingReleases {
     /// The number of releases, and the latest expiry of the keys that they delete.
-    pending: Mutex<(usize, Option<Instant>)>,
+    pending: Mutex<(usize, Option<Tick>)>,
     done: Signal,
 }
 
 impl PendingReleases {
     /// Counts a release until the returned value is dropped. The keys that the release deletes
     /// expire at `keys_until` on the monotonic clock.
-    pub(crate) fn add(self: &Arc<Self>, keys_until: Instant) -> PendingRelease {
+    pub(crate) fn add(self: &Arc<Self>, keys_until: Tick) -> PendingRelease {
         let mut pending = self.pending.lock();
         *pending = (pending.0 + 1, pending.1.max(Some(keys_until)));
         PendingRelease(self.clone())
@@ -326,7 +318,7 @@ impl PendingReleases {
             let now = clock::monotonic();
             match until.filter(|until| count > 0 && now < *until) {
                 None => ControlFlow::Break(()),
-                Some(until) => ControlFlow::Continue(Some(clock::now_at(now) + (until - now))),
+                Some(until) => ControlFlow::Continue(Some(clock::now_at(now) + until.since(now))),
             }
         };
         self.done.wait(timers, check).await;

@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use crate::{
     clock,
     core::{
-        time::lease::LeaseTime,
+        time::tick::{LeaseTick, Tick},
         vote::{
             SlotVote, Vote,
             quorum::Outcome,
@@ -149,8 +149,8 @@ impl LiveRound {
     }
 
     /// Returns the time from the start of the round to `now`.
-    pub(crate) fn elapsed(&self, now: LeaseTime) -> Duration {
-        self.read(|round| now.saturating_duration_since(round.start()))
+    pub(crate) fn elapsed(&self, now: LeaseTick) -> Duration {
+        self.read(|round| now.since(round.start()))
     }
 
     pub(crate) fn is_pending(&self) -> bool {
@@ -164,7 +164,7 @@ impl LiveRound {
         &self,
         master: usize,
         vote: SlotVote,
-        now: Instant,
+        now: Tick,
         look: impl FnOnce(&Round, Outcome) -> T,
     ) -> T {
         let now = clock::from_monotonic(now);
@@ -189,7 +189,7 @@ impl LiveRound {
     }
 
     /// Tells the observer that the round is over at `now`.
-    pub(crate) fn record(&self, now: LeaseTime) {
+    pub(crate) fn record(&self, now: LeaseTick) {
         self.observer.record_round(|| {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
             (verb, outcome, self.elapsed(now))
@@ -244,7 +244,7 @@ impl LiveRound {
 }
 
 impl VoteCounter for Arc<LiveRound> {
-    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         self.count_and_look(master, vote, now, |_, _| {});
     }
 
@@ -255,7 +255,7 @@ impl VoteCounter for Arc<LiveRound> {
 
 /// Ignores all votes, for requests whose votes do not matter.
 impl VoteCounter for () {
-    fn count(&self, _master: usize, _vote: SlotVote, _now: Instant) {}
+    fn count(&self, _master: usize, _vote: SlotVote, _now: Tick) {}
 }
 
 #[cfg(test)]

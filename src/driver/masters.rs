@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::live_round::LiveRound;
@@ -17,6 +17,7 @@ use crate::{
     core::{
         hash::rank,
         protocol::command::Command,
+        time::tick::Tick,
         view::health::MasterHealth,
         vote::{
             Failure, MasterSet, Vote, lists::Roster, quorum::Quorum, round::Round, votes::Votes,
@@ -109,7 +110,7 @@ impl Masters {
         masters: MasterSet,
         command: Command,
         votes_to: C,
-        now: Instant,
+        now: Tick,
     ) -> Posted<'_> {
         let request = Arc::new(Request::new(command, now, votes_to));
         let mailboxes = self.mailboxes.iter();

@@ -15,7 +15,7 @@ use crate::{
     clock,
     core::{
         protocol::name::LockId,
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         vote::{quorum::Outcome, round::Round},
     },
     driver::{live_round::LiveRound, time},
@@ -32,7 +32,7 @@ pub(crate) trait Renew: Send + Sync {
 }
 
 /// The time at which a claim is due, and a number that no other key has.
-pub(crate) type TimerKey = (LeaseTime, u64);
+pub(crate) type TimerKey = (LeaseTick, u64);
 
 /// Renews locks when their renewal is due. Renewals that are due at the same time are sent to each
 /// master in one batch. The task waits for votes only if very many renewals are under way, see
@@ -51,13 +51,13 @@ struct RenewerState {
     last_number: u64,
     /// The time until which the task sleeps. The claim that is due then may have been removed
     /// meanwhile. `None` if the task waits for a claim.
-    sleeps_until: Option<LeaseTime>,
+    sleeps_until: Option<LeaseTick>,
     is_closed: bool,
 }
 
 impl Renewer {
     /// Renews `claim` at `due`, once.
-    pub(crate) fn add(&self, due: LeaseTime, claim: Weak<dyn Renew>) -> TimerKey {
+    pub(crate) fn add(&self, due: LeaseTick, claim: Weak<dyn Renew>) -> TimerKey {
         let mut state = self.state.lock();
         if state.sleeps_until.is_none_or(|until| due < until) {
             self.wakes.notify_one();
@@ -110,9 +110,7 @@ impl Renewer {
                 continue;
             }
             if let Some(batch) = self.renew_some(now, backlog.undecided / 3) {
-                backlog
-                    .push(batch, now.saturating_duration_since(due))
-                    .await;
+                backlog.push(batch, now.since(due)).await;
             }
             tokio::task::yield_now().await;
         }
@@ -120,7 +118,7 @@ impl Renewer {
 
     /// Waits until there is a claim. Returns the instant at which the next claim is due, or `None`
     /// if the renewer is closed.
-    async fn next_due(&self) -> Option<LeaseTime> {
+    async fn next_due(&self) -> Option<LeaseTick> {
         loop {
             {
                 let mut state = self.state.lock();
@@ -140,7 +138,7 @@ impl Renewer {
     /// Sleeps until `due`. If there are many claims, sleeps a little longer, so that more renewals
     /// share a batch. Returns early if a claim that is due earlier is added, or if the renewer is
     /// closed.
-    async fn sleep_until(&self, due: LeaseTime) {
+    async fn sleep_until(&self, due: LeaseTick) {
         let longer = Duration::from_millis(if self.is_crowded() { 5 } else { 0 });
         let sleep = pin!(time::sleep_until(due + longer));
         select(pin!(self.wakes.notified()), sleep).await;
@@ -148,7 +146,7 @@ impl Renewer {
 
     /// Renews up to `most` of the claims that are due at `now`. The caller then lets other tasks
     /// run.
-    fn renew_some(&self, now: LeaseTime, most: usize) -> Option<Batch> {
+    fn renew_some(&self, now: LeaseTick, most: usize) -> Option<Batch> {
         let mut batch: Option<Batch> = None;
         for _ in 0..most {
             let Some(claim) = self.pop_due(now) else {
@@ -163,7 +161,7 @@ impl Renewer {
         batch
     }
 
-    fn pop_due(&self, now: LeaseTime) -> Option<Weak<dyn Renew>> {
+    fn pop_due(&self, now: LeaseTick) -> Option<Weak<dyn Renew>> {
         let mut state = self.state.lock();
         let first = state.timers.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

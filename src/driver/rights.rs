@@ -75,14 +75,14 @@ mod tests {
     use super::*;
     use crate::core::{
         kind::Kind,
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         vote::{Failure, Refusal, quorum::Quorum},
     };
 
     /// Returns a round. Each letter is the vote of one master: `g` is granted, `h` is held by
     /// another, `c` denies a command, `k` denies a key, and `f` is failed.
     fn round(letters: &str) -> Round {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {

@@ -10,6 +10,7 @@ use futures::future::select_all;
 
 use super::fence::FencingToken;
 use crate::{
+    clock,
     core::{
         error::{DowngradeError, ExtendError, LostError, ReleaseError},
         kind::Access,
@@ -171,7 +172,7 @@ impl Guard {
     /// forward, the validity ends earlier on this clock. After the validity has ended, this instant
     /// is in the past, but not before the start of the acquisition.
     pub fn valid_until(&self) -> Instant {
-        self.weakest().valid_until()
+        clock::to_instant(self.weakest().valid_until())
     }
 
     /// Returns what is left of the validity, or zero once the lock is lost.

@@ -1,10 +1,6 @@
 //! Keeps the states of all masters of a coordinator, and tells tasks of their changes.
 
-use std::{
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{mem, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -13,7 +9,7 @@ use super::observer::{MasterEvent, MasterObserver};
 use crate::{
     clock,
     core::{
-        time::OutageLog,
+        time::{OutageLog, tick::Tick},
         view::health::{DialRefusal, MasterHealth, MasterState},
         vote::{
             lists::{Membership, Roster},
@@ -35,24 +31,24 @@ pub(crate) struct Entry {
     /// The part of the health that does not depend on the present time.
     known: MasterHealth,
     /// The time at which the state in `known` began.
-    since: Instant,
-    quarantined_until: Option<Instant>,
+    since: Tick,
+    quarantined_until: Option<Tick>,
     errors: OutageLog,
     last_heard: LastHeard,
 }
 
 /// The time when bytes last came from a server. Clones share this time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastHeard(Arc<Mutex<Option<Instant>>>);
+pub(crate) struct LastHeard(Arc<Mutex<Option<Tick>>>);
 
 impl LastHeard {
     /// Notes that bytes came at `now`. Connections may report this out of order.
-    pub(super) fn hear(&self, now: Instant) {
+    pub(super) fn hear(&self, now: Tick) {
         let mut last = self.0.lock();
         *last = (*last).max(Some(now));
     }
 
-    pub(super) fn at(&self) -> Option<Instant> {
+    pub(super) fn at(&self) -> Option<Tick> {
         *self.0.lock()
     }
 
@@ -62,16 +58,16 @@ impl LastHeard {
 }
 
 impl Entry {
-    pub(crate) fn at(&self, now: Instant) -> MasterHealth {
+    pub(crate) fn at(&self, now: Tick) -> MasterHealth {
         let left = self.quarantined_until;
-        let left = left.map(|until| until.saturating_duration_since(now));
+        let left = left.map(|until| until.since(now));
         let left = left.filter(|left| !left.is_zero());
         let last_heard = self.last_heard.at();
         MasterHealth {
-            age: now.saturating_duration_since(self.since),
+            age: now.since(self.since),
             quarantine: left,
             quarantine_reason: left.and(self.known.quarantine_reason),
-            last_heard: last_heard.map(|heard| now.saturating_duration_since(heard)),
+            last_heard: last_heard.map(|heard| now.since(heard)),
             ..self.known.clone()
         }
     }
@@ -144,7 +140,7 @@ impl HealthBoard {
         &self,
         master: usize,
         round_trip: Duration,
-        quarantined_until: Option<Instant>,
+        quarantined_until: Option<Tick>,
     ) {
         // A server that loads its data refuses dials, so it has loaded the data by now.
         let was_loading = |entry: &Entry| {

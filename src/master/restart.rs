@@ -1,11 +1,12 @@
 //! For each master, remembers the run id of the server that the last dial reached, and the run ids
 //! of all servers that have answered at the address of the master.
 
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
 use super::{connect_error::DialError, health::LastHeard};
+use crate::core::time::tick::Tick;
 #[cfg(test)]
 use crate::sim::Process;
 
@@ -60,10 +61,10 @@ impl RunIds {
     /// Returns each known run id with the number of milliseconds since its server was last heard.
     /// The number is rounded up, because the master counts whole milliseconds. There are several
     /// run ids if several servers answer at one address.
-    pub(crate) fn known(&self, now: Instant) -> Vec<(String, u64)> {
+    pub(crate) fn known(&self, now: Tick) -> Vec<(String, u64)> {
         let run_ids = self.0.lock();
         let known = run_ids.iter().filter_map(|(run_id, heard)| {
-            let away = now.saturating_duration_since(heard.at()?).as_millis();
+            let away = now.since(heard.at()?).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);
             Some((run_id.clone(), away.saturating_add(1)))
         });
@@ -82,8 +83,8 @@ impl RunIds {
     pub(crate) fn meet(
         &self,
         run_id: &str,
-        asked: Instant,
-        now: Instant,
+        asked: Tick,
+        now: Tick,
     ) -> Result<LastHeard, DialError> {
         let mut run_ids = self.0.lock();
         let met = run_ids.entry(run_id.to_owned()).or_default().clone();
@@ -97,7 +98,7 @@ impl RunIds {
         Ok(met)
     }
 
-    fn last_heard(&self) -> Option<Instant> {
+    fn last_heard(&self) -> Option<Tick> {
         self.0.lock().values().filter_map(LastHeard::at).max()
     }
 }

@@ -6,7 +6,7 @@ use std::{
     pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, ready},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tokio::time::{Sleep, sleep};
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock,
-    core::{restart::DataLoss, view::health::DialRefusal},
+    core::{restart::DataLoss, time::tick::Tick, view::health::DialRefusal},
 };
 
 /// Serves `mailbox` until every request is delivered, and no more can be posted.
@@ -222,7 +222,7 @@ impl Outage {
         /// master answers.
         const BRIEF: Duration = Duration::from_millis(50);
         let (link, observer) = (&session.link, session.mailbox.observer());
-        let age = clock::monotonic().saturating_duration_since(link.began);
+        let age = clock::monotonic().since(link.began);
         let has_worked = match ended {
             Ended::Broke(_) => age >= LEAST,
             Ended::DialFailed(_) => false,
@@ -256,17 +256,17 @@ impl Outage {
 #[derive(Default)]
 struct LazyTimer {
     /// The deadline for which the timer is set.
-    set: Option<(Instant, Pin<Box<Sleep>>)>,
+    set: Option<(Tick, Pin<Box<Sleep>>)>,
 }
 
 impl LazyTimer {
     /// Resolves at `at`. If the timer is still set for an earlier deadline, first waits for that
     /// deadline.
-    fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+    fn poll(&mut self, cx: &mut Context<'_>, at: Tick) -> Poll<()> {
         loop {
             self.set.take_if(|(deadline, _)| at < *deadline);
             let (_, timer) = self.set.get_or_insert_with(|| {
-                let left = at.saturating_duration_since(clock::monotonic());
+                let left = at.since(clock::monotonic());
                 (at, Box::pin(sleep(left)))
             });
             ready!(timer.as_mut().poll(cx));

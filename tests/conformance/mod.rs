@@ -10,10 +10,7 @@
     reason = "a server keeps real time, somebody has to spawn the supervisors, and a failed test ends"
 )]
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use proptest::{
@@ -47,6 +44,7 @@ use crate::{
         time::{
             NodeTimeout,
             lease::{Drift, Ttl},
+            tick::Tick,
         },
         vote::{Failure, Refusal, SlotVote, Verb, Vote, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
@@ -629,8 +627,8 @@ impl Subject {
         owed_until: Option<tokio::time::Instant>,
         answers: UnboundedSender<Answer>,
     ) {
-        let posted = now().into_std();
-        let owed_until = owed_until.map(tokio::time::Instant::into_std);
+        let posted = clock::monotonic();
+        let owed_until = owed_until.map(|until| posted + (until - now()));
         let request = Request::new(
             command,
             posted,
@@ -656,12 +654,12 @@ impl Drop for Subject {
 
 struct AnswerBox {
     answers: UnboundedSender<Answer>,
-    owed_until: Option<Instant>,
+    owed_until: Option<Tick>,
     note: Mutex<String>,
 }
 
 impl VoteCounter for AnswerBox {
-    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, _now: Tick) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
         let _ = self.answers.send((now(), vote.vote, note)); // a later vote may have no receiver
@@ -671,7 +669,7 @@ impl VoteCounter for AnswerBox {
         text.clone_into(&mut self.note.lock());
     }
 
-    fn owed_until(&self, _master: usize) -> Option<Instant> {
+    fn owed_until(&self, _master: usize) -> Option<Tick> {
         self.owed_until
     }
 }

@@ -6,7 +6,7 @@
 //! unlocks the mutex. Then the driver announces the change that the [`ClaimStep`] names, if there
 //! is one. Votes are counted elsewhere: a step only reads the newest round.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::core::{
     kind::Access,
@@ -15,8 +15,9 @@ use crate::core::{
         name::LockId,
     },
     time::{
-        lease::{Drift, Lease, LeaseTime, Ttl},
+        lease::{Drift, Lease, Ttl},
         renewal::RenewalPlan,
+        tick::{LeaseTick, Tick},
     },
     view::lock_state::{LockState, LostReason},
     vote::{
@@ -47,10 +48,10 @@ pub(crate) struct ClaimStep<'a> {
     pub(crate) terms: &'a Terms,
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: &'a Round,
-    pub(crate) now: LeaseTime,
+    pub(crate) now: LeaseTick,
     /// The time on the monotonic clock, by which the claim knows when its keys expire. Unlike the
     /// clock of leases, the monotonic clock does not jump forward with the wall clock.
-    pub(crate) monotonic: Instant,
+    pub(crate) monotonic: Tick,
     /// The change that the driver announces, if there is one.
     pub(crate) notice: Option<Notice>,
     /// The round that the step opens, if it opens one. It is the newest round after this step. It
@@ -93,7 +94,7 @@ pub(crate) struct ClaimState {
     exclusive: u32,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. After this instant, no release is needed.
-    keys_until: Instant,
+    keys_until: Tick,
     /// The masters that may have the key or the ticket because of a heal, or because of a round
     /// before the newest one.
     may_keep: MasterSet,
@@ -133,14 +134,14 @@ struct Held {
     /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
     /// The start of the last extension that a majority has confirmed.
-    confirmed: Option<LeaseTime>,
+    confirmed: Option<LeaseTick>,
     plan: Option<RenewalPlan>,
     /// The time when the renewer looks at this claim next. `None` if the renewer does not look at
     /// it.
-    next_look: Option<LeaseTime>,
+    next_look: Option<LeaseTick>,
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped earlier.
-    stays_until: Option<Instant>,
+    stays_until: Option<Tick>,
 }
 
 impl ClaimState {
@@ -282,7 +283,7 @@ impl ClaimState {
         }
     }
 
-    fn last_until(&mut self, until: Instant) {
+    fn last_until(&mut self, until: Tick) {
         self.keys_until = self.keys_until.max(until);
     }
 
@@ -298,7 +299,8 @@ impl ClaimState {
         let Phase::Held(held) = &self.phase else {
             return None;
         };
-        held.stays_until?.checked_duration_since(step.monotonic)
+        let until = held.stays_until.filter(|until| step.monotonic <= *until);
+        until.map(|until| until.since(step.monotonic))
     }
 
     /// Returns the masters that need a release. If the newest acquisition has not asked all masters
@@ -324,7 +326,7 @@ pub(crate) struct Leave {
     pub(crate) to: MasterSet,
     /// The instant on the monotonic clock at which everything that the claim may have written has
     /// expired. `None` if other levels are left.
-    pub(crate) keys_until: Option<Instant>,
+    pub(crate) keys_until: Option<Tick>,
     /// The masters that may have the key or the ticket because of a heal or an earlier round. They
     /// must get the release, even if they cannot be reached now. The masters that may have the key
     /// or the ticket because of the newest round must also get the release. The driver finds these
@@ -336,21 +338,21 @@ pub(crate) struct Leave {
 
 impl Held {
     /// Returns whether no extension that began at `start` or later is confirmed.
-    fn is_after_confirmed(&self, start: LeaseTime) -> bool {
+    fn is_after_confirmed(&self, start: LeaseTick) -> bool {
         self.confirmed.is_none_or(|confirmed| start > confirmed)
     }
 
     /// Returns why the lock is lost when `lease` ends. If the renewer has missed a retry, also
     /// returns how late the renewer is at `now`. The renewer only waits for the time of its next
     /// look, so if it is that late, the runtime probably did not run.
-    fn end(&self, lease: Lease, now: LeaseTime) -> (LostReason, Option<Duration>) {
+    fn end(&self, lease: Lease, now: LeaseTick) -> (LostReason, Option<Duration>) {
         let Some(plan) = self.plan else {
             return (LostReason::Expired, None);
         };
         if plan.due(lease).is_none() {
             return (LostReason::RenewalLimit, None);
         }
-        let late = self.next_look.map(|at| now.saturating_duration_since(at));
+        let late = self.next_look.map(|at| now.since(at));
         (
             LostReason::Expired,
             late.filter(|late| *late >= plan.longest_retry()),
@@ -362,8 +364,8 @@ impl<'a> ClaimStep<'a> {
     pub(crate) fn new(
         terms: &'a Terms,
         newest: &'a Round,
-        now: LeaseTime,
-        monotonic: Instant,
+        now: LeaseTick,
+        monotonic: Tick,
     ) -> Self {
         Self {
             terms,
@@ -380,9 +382,8 @@ impl<'a> ClaimStep<'a> {
     }
 
     /// Returns the time on the monotonic clock at which a key written now with `ttl` expires.
-    fn expiry(&self, ttl: Ttl) -> Instant {
-        let expiry = self.monotonic.checked_add(ttl.duration());
-        expiry.unwrap_or(self.monotonic)
+    fn expiry(&self, ttl: Ttl) -> Tick {
+        self.monotonic + ttl.duration()
     }
 }
 

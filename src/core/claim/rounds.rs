@@ -12,8 +12,9 @@ use crate::core::{
         identity::{Identity, QueueOptions},
     },
     time::{
-        lease::{Lease, LeaseTime, Ttl},
+        lease::{Lease, Ttl},
         renewal::{Renewal, RenewalPlan},
+        tick::LeaseTick,
     },
     view::lock_state::LostReason,
     vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
@@ -121,8 +122,7 @@ impl ClaimState {
     /// If the round joins the queues, notes that masters may have the ticket.
     fn note_queue(&mut self, step: &ClaimStep<'_>, queue: Option<QueueOptions>) {
         if let Some(queue) = queue {
-            let position = step.monotonic.checked_add(queue.waiter_timeout * 2);
-            self.last_until(position.unwrap_or(step.monotonic));
+            self.last_until(step.monotonic + queue.waiter_timeout * 2);
         }
     }
 
@@ -158,7 +158,7 @@ impl ClaimState {
         renewal: Renewal,
         least_retry: Duration,
         spread: Option<u64>,
-    ) -> Option<LeaseTime> {
+    ) -> Option<LeaseTick> {
         let start = step.newest.start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
         // another TTL.
@@ -186,8 +186,8 @@ impl ClaimState {
         if let Phase::Held(held) = &mut self.phase
             && !time.is_zero()
         {
-            let until = step.monotonic.checked_add(time.min(Ttl::MOST));
-            held.stays_until = held.stays_until.max(until);
+            let until = step.monotonic + time.min(Ttl::MOST);
+            held.stays_until = held.stays_until.max(Some(until));
         }
     }
 
@@ -259,7 +259,7 @@ impl ClaimState {
         &mut self,
         step: &mut ClaimStep<'_>,
         random: u64,
-    ) -> (Option<LeaseTime>, Option<Command>) {
+    ) -> (Option<LeaseTick>, Option<Command>) {
         let lease = self.lease;
         let Some(held) = self.held_at(step) else {
             return (None, None);
@@ -289,7 +289,7 @@ impl ClaimState {
         &mut self,
         step: &mut ClaimStep<'_>,
         effect: Effect,
-        start: LeaseTime,
+        start: LeaseTick,
         ttl: Ttl,
     ) -> Option<(MasterSet, Command)> {
         match effect {
@@ -311,7 +311,7 @@ impl ClaimState {
 
     /// Notes that a majority of at least one set has denied an extension that began at `start`. If
     /// a majority has confirmed a later extension, says nothing about the present.
-    fn disowned(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime) {
+    fn disowned(&mut self, step: &mut ClaimStep<'_>, start: LeaseTick) {
         let is_newest = start >= step.newest.start();
         if let Some(held) = self.held_at(step)
             && (is_newest || held.is_after_confirmed(start))
@@ -323,7 +323,7 @@ impl ClaimState {
     /// Notes that an extension that began at `start` has found no majority in time. The newest
     /// round needs no note, because it shows that itself. But if each extension fails only after
     /// the next one has begun, the newest round never shows a failure.
-    fn failed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime) {
+    fn failed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTick) {
         if let Phase::Held(held) = &self.phase
             && self.lease.is_valid(step.now)
             && held.is_after_confirmed(start)
@@ -344,7 +344,7 @@ impl ClaimState {
     }
 
     /// Notes that a majority has confirmed an extension that asked for `ttl` at `start`.
-    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTime, ttl: Ttl) {
+    pub(crate) fn confirmed(&mut self, step: &mut ClaimStep<'_>, start: LeaseTick, ttl: Ttl) {
         let Some(held) = self.held_at(step) else {
             return;
         };
@@ -434,7 +434,7 @@ impl Effect {
 
 /// Returns a round that begins at `now` and asks for a lock. If `queue` has options, the round
 /// joins the queues.
-pub(crate) fn acquisition(terms: &Terms, now: LeaseTime, queue: Option<QueueOptions>) -> Round {
+pub(crate) fn acquisition(terms: &Terms, now: LeaseTick, queue: Option<QueueOptions>) -> Round {
     let limit = Lease::new(now, terms.ttl, terms.drift).until();
     let mut round = Round::open(Verb::Acquire, &terms.quorum, now, Some(limit));
     if queue.is_some() {
@@ -451,7 +451,7 @@ mod tests {
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
     /// is held by another, and `f` is failed.
     fn effects(letters: &str) -> Vec<Option<Effect>> {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
         let votes = letters.chars().enumerate();
         let effect = |(master, letter)| {

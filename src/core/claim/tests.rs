@@ -13,7 +13,10 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    time::renewal::Renewal,
+    time::{
+        renewal::Renewal,
+        tick::{LeaseTick, Tick},
+    },
     vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum},
 };
 
@@ -496,7 +499,7 @@ type Shared = Rc<RefCell<Round>>;
 /// A claim, and a text of what it has done.
 struct Case {
     terms: Terms,
-    start: Instant,
+    start: Tick,
     /// The time since the start, in milliseconds.
     at: u64,
     /// The time for which the machine was suspended.
@@ -515,8 +518,7 @@ impl Case {
         let (kind, first) = kind.split_at(1);
         let kind = kind.chars().next().unwrap();
         let first = first.parse().ok();
-        #[expect(clippy::disallowed_methods, reason = "an origin for the tables")]
-        let start = Instant::now();
+        let start = Tick::some();
         let terms = Terms {
             lock_id: lock_id(Kind::Mutex, "r"),
             ttl: ttl(9_000),
@@ -528,7 +530,7 @@ impl Case {
             candidate: 5,
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let now = LeaseTime::new(start, Duration::ZERO);
+        let now = start.with(Duration::ZERO);
         let round = acquisition(&terms, now, None);
         let step = ClaimStep::new(&terms, &round, now, start);
         let holding = Holding {
@@ -632,7 +634,7 @@ impl Case {
     /// Takes a step, and adds its notice to the text.
     fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
         let monotonic = self.start + millis(self.at);
-        let now = LeaseTime::new(monotonic, millis(self.slept));
+        let now = monotonic.with(millis(self.slept));
         let newest = self.newest();
         let newest = newest.borrow();
         let mut at = ClaimStep::new(&self.terms, &newest, now, monotonic);
@@ -696,7 +698,7 @@ impl Case {
         let leave = self.step(|claim, step| claim.leave(step, Access::Exclusive));
         self.say(self.text(leave.to, &leave.command));
         if let (Some(until), Some(owed)) = (leave.keys_until, leave.owed) {
-            let until = until.saturating_duration_since(self.start).as_millis();
+            let until = until.since(self.start).as_millis();
             let by = numbers(owed | self.newest().borrow().may_keep());
             self.say(format_args!("owed until {until} by {by}"));
         }
@@ -716,7 +718,7 @@ impl Case {
         let slot = letter.parse().ok().and_then(Slot::new);
         let (round, ttl) = self.rounds[round].clone();
         let before = round.borrow().outcome();
-        let at = LeaseTime::new(self.start, millis(self.at + self.slept));
+        let at = self.start.with(millis(self.at + self.slept));
         round
             .borrow_mut()
             .count_vote(master, SlotVote { vote, slot }, at);
@@ -741,10 +743,10 @@ impl Case {
         }
     }
 
-    fn timer(&mut self, at: Option<LeaseTime>) {
+    fn timer(&mut self, at: Option<LeaseTick>) {
         if let Some(at) = at {
-            let start = LeaseTime::new(self.start, Duration::ZERO);
-            let after = at.saturating_duration_since(start);
+            let start = self.start.with(Duration::ZERO);
+            let after = at.since(start);
             self.say(format_args!("timer {}", after.as_millis()));
         }
     }

@@ -1,10 +1,8 @@
 //! TTL, drift and validity. The arithmetic uses integers and saturates.
 
-use std::{
-    ops::Add,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
+use super::tick::LeaseTick;
 use crate::core::config_error::ConfigError;
 
 /// The largest allowed difference between the rates of clocks while a lock is held.
@@ -71,7 +69,7 @@ pub(crate) struct Ttl(u64);
 
 impl Ttl {
     /// The longest TTL. A longer TTL is probably a mistake in units. The end of a lease must also
-    /// fit into an `Instant`.
+    /// fit into a [`LeaseTick`].
     pub(crate) const MOST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
     /// Rounds a TTL down to whole milliseconds, the unit of the masters. Refuses a TTL that is
@@ -126,7 +124,7 @@ impl Ttl {
 /// subtract the elapsed time twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Lease {
-    until: LeaseTime,
+    until: LeaseTick,
 }
 
 impl Lease {
@@ -134,70 +132,22 @@ impl Lease {
     ///
     /// `start` must be read before the first byte is sent. Then each master begins to count the TTL
     /// after `start`, so the key on each master outlives this lease.
-    pub(crate) fn new(start: LeaseTime, ttl: Ttl, drift: Drift) -> Self {
+    pub(crate) fn new(start: LeaseTick, ttl: Ttl, drift: Drift) -> Self {
         Self {
-            until: start.checked_add(drift.usable(ttl)).unwrap_or(start),
+            until: start + drift.usable(ttl),
         }
     }
 
-    pub(crate) fn until(self) -> LeaseTime {
+    pub(crate) fn until(self) -> LeaseTick {
         self.until
     }
 
-    pub(crate) fn is_valid(self, now: LeaseTime) -> bool {
+    pub(crate) fn is_valid(self, now: LeaseTick) -> bool {
         now < self.until
     }
 
-    pub(crate) fn remaining(self, now: LeaseTime) -> Duration {
-        self.until.saturating_duration_since(now)
-    }
-}
-
-/// A time on the clock that leases use: the monotonic clock plus the time for which the machine was
-/// suspended. Because it is a type of its own, it cannot be mixed up with a monotonic time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LeaseTime(Instant);
-
-impl LeaseTime {
-    /// Converts a time on the monotonic clock. The machine was suspended for the time `slept`.
-    pub(crate) fn new(monotonic: Instant, slept: Duration) -> Self {
-        Self(monotonic + slept)
-    }
-
-    /// Converts this time to the monotonic clock. Returns `None` for a time before that clock
-    /// began.
-    pub(crate) fn monotonic(self, slept: Duration) -> Option<Instant> {
-        self.0.checked_sub(slept)
-    }
-
-    pub(crate) fn checked_add(self, time: Duration) -> Option<Self> {
-        self.0.checked_add(time).map(Self)
-    }
-
-    pub(crate) fn checked_sub(self, time: Duration) -> Option<Self> {
-        self.0.checked_sub(time).map(Self)
-    }
-
-    /// Returns the time since `earlier`, or zero if `earlier` is later than this time.
-    pub(crate) fn saturating_duration_since(self, earlier: Self) -> Duration {
-        self.0.saturating_duration_since(earlier.0)
-    }
-}
-
-#[cfg(test)]
-impl LeaseTime {
-    /// Returns an arbitrary time. The times in the tables of tests are relative to it.
-    #[expect(clippy::disallowed_methods, reason = "an origin for tables")]
-    pub(crate) fn some() -> Self {
-        Self(Instant::now())
-    }
-}
-
-impl Add<Duration> for LeaseTime {
-    type Output = Self;
-
-    fn add(self, time: Duration) -> Self {
-        Self(self.0 + time)
+    pub(crate) fn remaining(self, now: LeaseTick) -> Duration {
+        self.until.since(now)
     }
 }
 
@@ -233,8 +183,7 @@ mod tests {
         let most = Drift::from_ppm(999_999).unwrap();
         assert_eq!(most.allowance(Duration::MAX), Duration::MAX);
         assert_eq!(most.outlasting(Duration::MAX).duration(), Ttl::MOST);
-        let start = LeaseTime::some();
-        assert_eq!(Lease::new(start, Ttl(u64::MAX), most).until(), start);
+        let start = LeaseTick::some();
         assert!(!Lease::new(start, Ttl(0), ONE_PERCENT).is_valid(start));
         assert_eq!(
             Lease::new(start, Ttl(1), ONE_PERCENT).remaining(start),
@@ -262,7 +211,7 @@ mod tests {
             elapsed in 0..100_000_000_000u64,
         ) {
             let drift = Drift::from_ppm(ppm).unwrap();
-            let start = LeaseTime::some();
+            let start = LeaseTick::some();
             let now = start + Duration::from_nanos(elapsed);
             let validity = Lease::new(start, Ttl(ttl), drift).remaining(now);
             let exact = i128::from(ttl) * 1_000_000
@@ -288,7 +237,7 @@ mod tests {
             ttl in 0..100_000u64,
             elapsed in 0..100_000u64,
         ) {
-            let start = LeaseTime::some();
+            let start = LeaseTick::some();
             let now = start + millis(elapsed);
             let lease = Lease::new(start, Ttl(ttl), ONE_PERCENT);
             prop_assert_eq!(lease.is_valid(now), !lease.remaining(now).is_zero());

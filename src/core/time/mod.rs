@@ -1,15 +1,14 @@
 //! The times in the rules: TTL, drift and validity, timeouts, renewals and outages.
 
-use std::{
-    mem,
-    time::{Duration, Instant},
-};
+use std::{mem, time::Duration};
 
 use round_trip::RoundTrip;
+use tick::Tick;
 
 pub(crate) mod lease;
 pub(crate) mod renewal;
 pub(crate) mod round_trip;
+pub(crate) mod tick;
 
 /// Returns a measured time for a text: in whole milliseconds, or microseconds if it is shorter.
 pub(crate) fn rounded(time: Duration) -> Duration {
@@ -100,15 +99,15 @@ pub(crate) struct OutageLog {
     /// `true` during an outage whose beginning is in the log.
     is_logged: bool,
     /// The time of the last failure that is in the log.
-    last_logged: Option<Instant>,
+    last_logged: Option<Tick>,
 }
 
 impl OutageLog {
     const PAUSE: Duration = Duration::from_secs(10);
 
     /// Notes a failure at `now`. Returns whether the failure belongs in the log.
-    pub(crate) fn fails(&mut self, now: Instant) -> bool {
-        let is_recent = |logged: Instant| now.saturating_duration_since(logged) < Self::PAUSE;
+    pub(crate) fn fails(&mut self, now: Tick) -> bool {
+        let is_recent = |logged: Tick| now.since(logged) < Self::PAUSE;
         if self.is_logged || self.last_logged.is_some_and(is_recent) {
             return false;
         }
@@ -172,8 +171,7 @@ mod tests {
 
     #[test]
     fn an_outage_is_logged_once_and_quick_changes_are_bounded() {
-        #[expect(clippy::disallowed_methods, reason = "an origin for the table")]
-        let start = Instant::now();
+        let start = Tick::some();
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut outages = OutageLog::default();
         assert!(!outages.works());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::lease::{Lease, LeaseTime};
+use super::{lease::Lease, tick::LeaseTick};
 
 /// A limit for the renewal of a lock, which [`Lock::renewal`](crate::Lock::renewal) and
 /// [`Builder::renewal`](crate::Builder::renewal) set. A lock is renewed only while its guard lives.
@@ -31,7 +31,7 @@ pub(crate) struct RenewalPlan {
     /// The shortest and the longest time after which a renewal is tried again.
     retry: (Duration, Duration),
     /// Renewals are due only before this instant. `None` means no limit.
-    end: Option<LeaseTime>,
+    end: Option<LeaseTick>,
 }
 
 impl RenewalPlan {
@@ -44,15 +44,14 @@ impl RenewalPlan {
     /// masters, such as those with a CPU quota, stand still at regular intervals. If the retries
     /// also came at regular intervals, each of them could meet masters that stand still.
     pub(crate) fn new(
-        start: LeaseTime,
+        start: LeaseTick,
         lease: Lease,
         least_retry: Duration,
         renewal: Renewal,
     ) -> Option<Self> {
         let end = match renewal {
             Renewal::Off => return None,
-            // A limit that does not fit into a `LeaseTime` counts as no limit.
-            Renewal::UpTo(limit) => start.checked_add(limit),
+            Renewal::UpTo(limit) => Some(start + limit),
             Renewal::Unlimited => None,
         };
         let whole = lease.remaining(start);
@@ -97,14 +96,14 @@ impl RenewalPlan {
 
     /// Returns when to renew `lease`, which may have any length. Returns `None` if the plan ends
     /// before that. Then `lease` is the last one.
-    pub(crate) fn due(self, lease: Lease) -> Option<LeaseTime> {
-        let due = lease.until().checked_sub(self.ahead + self.early)?;
+    pub(crate) fn due(self, lease: Lease) -> Option<LeaseTick> {
+        let due = lease.until().before(self.ahead + self.early);
         (!self.is_over(due)).then_some(due)
     }
 
     /// Returns whether this plan has ended at `now`. If so, no renewal is made, not even one that
     /// was due before.
-    pub(crate) fn is_over(self, now: LeaseTime) -> bool {
+    pub(crate) fn is_over(self, now: LeaseTick) -> bool {
         self.end.is_some_and(|end| end <= now)
     }
 
@@ -115,7 +114,7 @@ impl RenewalPlan {
 
     /// Returns when to check on a renewal that was posted at `now`. `random` must be uniform over
     /// all of `u64`.
-    pub(crate) fn look_again(self, now: LeaseTime, random: u64) -> LeaseTime {
+    pub(crate) fn look_again(self, now: LeaseTick, random: u64) -> LeaseTick {
         let (least, most) = self.retry;
         now + least + part(most.saturating_sub(least), random)
     }
@@ -132,7 +131,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::core::time::lease::{Drift, LeaseTime, Ttl};
+    use crate::core::time::lease::{Drift, Ttl};
 
     fn parse(ttl: u64, drift: Drift) -> Option<Ttl> {
         Ttl::parse(Duration::from_millis(ttl), Duration::from_millis(50), drift).ok()
@@ -141,9 +140,9 @@ mod tests {
     #[test]
     fn a_lease_is_renewed_with_two_thirds_left_until_the_limit() {
         let (millis, seconds) = (Duration::from_millis, Duration::from_secs);
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let drift = Drift::from_ppm(0).unwrap();
-        let lease = |at: LeaseTime, ttl: u64| Lease::new(at, parse(ttl, drift).unwrap(), drift);
+        let lease = |at: LeaseTick, ttl: u64| Lease::new(at, parse(ttl, drift).unwrap(), drift);
         let limit = Renewal::UpTo(seconds(60));
         let plan = RenewalPlan::new(start, lease(start, 9_002), millis(50), limit).unwrap();
         for (at, ttl, due) in [
@@ -162,7 +161,7 @@ mod tests {
     #[test]
     fn a_renewal_that_failed_is_tried_again_after_a_random_time() {
         let millis = Duration::from_millis;
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
         for (least_retry, least, mean, most) in [
@@ -186,7 +185,7 @@ mod tests {
 
     #[test]
     fn of_two_plans_the_later_end_counts() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
         let node_timeout = Duration::from_millis(50);
@@ -206,9 +205,9 @@ mod tests {
     #[test]
     fn the_first_renewals_are_spread_over_half_a_period_and_later_ones_keep_their_distance() {
         let millis = Duration::from_millis;
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let drift = Drift::from_ppm(0).unwrap();
-        let lease = |at: LeaseTime| Lease::new(at, parse(9_002, drift).unwrap(), drift);
+        let lease = |at: LeaseTick| Lease::new(at, parse(9_002, drift).unwrap(), drift);
         let plan = RenewalPlan::new(start, lease(start), millis(50), Renewal::Unlimited).unwrap();
         for (random, times) in [
             (0, [3_000, 6_000, 9_000, 12_000]),
@@ -235,7 +234,7 @@ mod tests {
             ppm in 0..900_000u32,
             random: u64,
         ) {
-            let start = LeaseTime::some();
+            let start = LeaseTick::some();
             let drift = Drift::from_ppm(ppm).unwrap();
             if let Some(ttl) = parse(ttl, drift) {
                 let lease = Lease::new(start, ttl, drift);

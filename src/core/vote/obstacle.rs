@@ -124,7 +124,7 @@ impl Obstacle {
 mod tests {
     use super::*;
     use crate::core::{
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         vote::{Failure, Refusal, Verb, Vote, held_report::HeldReport, quorum::Quorum},
     };
 
@@ -136,7 +136,7 @@ mod tests {
     /// another, `q` is free but others come first, `k` is held as another kind, `s` is free but has
     /// seen a later candidate, `d` is denied, `f` is failed, and `r` is in quarantine.
     fn round(letters: &str) -> Round {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {

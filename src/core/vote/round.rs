@@ -8,7 +8,7 @@ use super::{
     Failure, MasterSet, Slot, SlotVote, Verb, Vote,
     quorum::{Outcome, Quorum},
 };
-use crate::core::time::lease::LeaseTime;
+use crate::core::time::tick::LeaseTick;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.
@@ -18,9 +18,9 @@ use crate::core::time::lease::LeaseTime;
 #[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,
-    start: LeaseTime,
+    start: LeaseTick,
     /// A majority that is reached at this instant or later is too late.
-    limit: Option<LeaseTime>,
+    limit: Option<LeaseTick>,
     pub(super) quorum: Quorum,
     /// The votes, one for each master. Up to five votes need no allocation. This saves time,
     /// because every lock that is held has one or two rounds.
@@ -41,8 +41,8 @@ impl Round {
     pub(crate) fn open(
         verb: Verb,
         quorum: &Quorum,
-        start: LeaseTime,
-        limit: Option<LeaseTime>,
+        start: LeaseTick,
+        limit: Option<LeaseTick>,
     ) -> Self {
         let unanswered = quorum.masters();
         Self {
@@ -60,7 +60,7 @@ impl Round {
     }
 
     /// Returns a round in which every master has failed, because no task asks the masters.
-    pub(crate) fn closed(verb: Verb, quorum: &Quorum, start: LeaseTime) -> Self {
+    pub(crate) fn closed(verb: Verb, quorum: &Quorum, start: LeaseTick) -> Self {
         let mut round = Self::open(verb, quorum, start, None);
         for master in quorum.masters().iter() {
             round.count_vote(master, Vote::Fail(Failure::Closed), start);
@@ -87,7 +87,7 @@ impl Round {
         &mut self,
         master: usize,
         vote: impl Into<SlotVote>,
-        now: LeaseTime,
+        now: LeaseTick,
     ) -> Outcome {
         let Some(cast) = self.cast.get(master) else {
             return self.outcome;
@@ -96,7 +96,7 @@ impl Round {
         let counts_late = may_turn || self.outcome == Outcome::Won;
         let is_late_answer = |cast: &CastVote| counts_late && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
-            let latency = now.saturating_duration_since(self.start);
+            let latency = now.since(self.start);
             self.set(master, vote.into(), latency);
         }
         if self.outcome == Outcome::Pending {
@@ -141,7 +141,7 @@ impl Round {
         self.verb
     }
 
-    pub(crate) fn start(&self) -> LeaseTime {
+    pub(crate) fn start(&self) -> LeaseTick {
         self.start
     }
 
@@ -219,21 +219,19 @@ impl Round {
     /// Returns whether a majority of every set has a vote that matches and that came before the
     /// limit.
     pub(crate) fn every_set_has_in_time(&self, matches: impl Fn(&Vote) -> bool) -> bool {
-        let time = self
-            .limit
-            .map(|limit| limit.saturating_duration_since(self.start));
+        let time = self.limit.map(|limit| limit.since(self.start));
         let is_in_time = |cast: &CastVote| time.is_none_or(|time| cast.latency() < time);
         let masters = self.masters_where(|cast| is_in_time(cast) && matches(cast.vote()));
         self.quorum.has_majority_of_every_set(masters)
     }
 
     /// Returns whether an answer at `now` may still win this round, which found no majority.
-    fn may_turn(&self, now: LeaseTime) -> bool {
+    fn may_turn(&self, now: LeaseTick) -> bool {
         self.verb == Verb::Extend && self.outcome == Outcome::NoMajority && !self.is_over(now)
     }
 
     /// Returns whether a majority that is reached at `now` is too late.
-    fn is_over(&self, now: LeaseTime) -> bool {
+    fn is_over(&self, now: LeaseTick) -> bool {
         self.limit.is_some_and(|limit| limit <= now)
     }
 
@@ -341,7 +339,7 @@ pub(crate) mod fixture {
     /// Returns a round with one letter for the vote of each master, from the first master on. A
     /// master without a vote is `-`.
     pub(crate) fn round(verb: Verb, quorum: &Quorum, letters: &str) -> Round {
-        let mut round = Round::open(verb, quorum, LeaseTime::some(), None);
+        let mut round = Round::open(verb, quorum, LeaseTick::some(), None);
         for (master, letter) in letters
             .chars()
             .enumerate()
@@ -364,7 +362,7 @@ mod tests {
     use crate::core::vote::{Failure, Refusal};
 
     fn outcome(verb: Verb, masters: usize, letters: &str, limit: Option<u64>) -> Outcome {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(
             verb,
             &Quorum::of(masters),
@@ -506,7 +504,7 @@ mod tests {
             (Acquire, "fff", "ggg", 90, &[NoMajority; 3]),
             (Release, "fff", "ggg", 90, &[NoMajority; 3]),
         ] {
-            let start = LeaseTime::some();
+            let start = LeaseTick::some();
             let mut round = Round::open(verb, &Quorum::of(3), start, Some(start + millis(limit)));
             let answer = |letter| match letter {
                 'n' => Vote::Refuse(Refusal::Gone),
@@ -532,7 +530,7 @@ mod tests {
     /// A round that was won too late stays lost.
     #[test]
     fn no_answer_wins_a_round_that_was_won_too_late() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(3), start, Some(start + millis(5)));
         round.count_vote(0, Vote::Grant, start + millis(5));
         round.count_vote(1, Vote::Grant, start + millis(5));
@@ -541,7 +539,7 @@ mod tests {
 
     #[test]
     fn a_late_answer_corrects_the_table_of_a_round_that_was_won() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         for (letters, outcome, late) in [
             ("fgg", Outcome::Won, "g"),
             ("ffg", Outcome::NoMajority, "f"),
@@ -560,7 +558,7 @@ mod tests {
 
     #[test]
     fn a_master_that_was_healed_counts_as_granted() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(4), start, None);
         for (master, letter) in "g0g".chars().enumerate() {
             round.count_vote(master, vote(letter), start + millis(7));
@@ -614,7 +612,7 @@ mod tests {
             ("fghr", Some(4), false, true),
             ("fghr", Some(3), false, false),
         ] {
-            let start = LeaseTime::some();
+            let start = LeaseTick::some();
             let limit = limit.map(|at| start + millis(at));
             let mut round = Round::open(Verb::Acquire, &Quorum::of(5), start, limit);
             for (master, letter) in letters.chars().enumerate() {

@@ -9,7 +9,7 @@ use super::{
     precedence::Precedence,
 };
 use crate::core::{
-    time::lease::LeaseTime,
+    time::tick::LeaseTick,
     vote::{MasterSet, obstacle::Obstacle},
 };
 
@@ -25,7 +25,7 @@ pub(crate) struct ContestPolicy {
     /// The masters on which the lock is likely to be free.
     free: MasterSet,
     /// From this time on, an attempt asks all masters at once.
-    ask_all_at: LeaseTime,
+    ask_all_at: LeaseTick,
     /// `true` if the last wait ended with news.
     has_news: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) enum Start {
 }
 
 impl ContestPolicy {
-    pub(crate) fn new(retry: Backoff, poll: Backoff, now: LeaseTime) -> Self {
+    pub(crate) fn new(retry: Backoff, poll: Backoff, now: LeaseTick) -> Self {
         Self {
             pauses: Pauses::new(retry, poll, Pace::OF_REPORTS),
             free: MasterSet::ALL,
@@ -89,7 +89,7 @@ impl ContestPolicy {
     ///
     /// From time to time, all masters are asked at once, because the agreed master may have kept a
     /// key that the other masters have lost.
-    pub(crate) fn asked_first(&self, start: Start, history: &History, now: LeaseTime) -> MasterSet {
+    pub(crate) fn asked_first(&self, start: Start, history: &History, now: LeaseTick) -> MasterSet {
         let is_one_asked = match start {
             Start::NextInLine => true,
             Start::HandedOver => false, // the commands of this attempt reach all masters first
@@ -105,7 +105,7 @@ impl ContestPolicy {
     }
 
     /// Notes that all masters are asked at once.
-    pub(crate) fn note_all_asked(&mut self, now: LeaseTime) {
+    pub(crate) fn note_all_asked(&mut self, now: LeaseTick) {
         self.ask_all_at = now + self.pauses.poll.most();
     }
 
@@ -136,7 +136,7 @@ impl ContestPolicy {
         &mut self,
         met: Met<'_>,
         is_told: bool,
-        now: LeaseTime,
+        now: LeaseTick,
         random: u64,
     ) -> Wait {
         let Wait { pause, end } = self.pauses.after(met, is_told, random);
@@ -163,14 +163,14 @@ mod tests {
     }
 
     /// Returns a policy with retries after 10 to 80 ms and polls after 500 to 1,500 ms.
-    fn policy_at(now: LeaseTime) -> ContestPolicy {
+    fn policy_at(now: LeaseTick) -> ContestPolicy {
         let retry = Backoff::between(millis(10), millis(80));
         let poll = Backoff::between(millis(500), millis(1_500));
         ContestPolicy::new(retry, poll, now)
     }
 
     fn policy() -> ContestPolicy {
-        policy_at(LeaseTime::some())
+        policy_at(LeaseTick::some())
     }
 
     /// Notes that a wait has ended with news of master 1.
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_start_of_an_attempt_decides_who_is_asked() {
         use Start::{GaveWay, HandedOver, NextInLine, Plain};
-        let (now, one) = (LeaseTime::some(), MasterSet::only(1));
+        let (now, one) = (LeaseTick::some(), MasterSet::only(1));
         for (has_waited, is_run_over, start, alone, rivals) in [
             (false, None, Plain, MasterSet::NONE, one),
             (true, None, NextInLine, MasterSet::ALL, MasterSet::ALL),
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn now_and_then_a_waiter_without_rivals_asks_the_agreed_master_after_news() {
-        let (mut policy, now) = (policy(), LeaseTime::some());
+        let (mut policy, now) = (policy(), LeaseTick::some());
         let mut history = History::default();
         while !history.waiter_gives_way() {
             history.note(false);
@@ -241,7 +241,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_was_outrun_asks_all_at_the_next_news() {
-        let now = LeaseTime::some();
+        let now = LeaseTick::some();
         for (met, is_one_asked, is_outrun) in [
             ((&HELD, true), true, true),
             ((&Obstacle::Split, true), true, true),
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_used_its_burst_hears_no_news_for_a_while() {
-        let now = LeaseTime::some();
+        let now = LeaseTick::some();
         let mut policy = policy_at(now);
         let mut pause = || policy.after((&HELD, false), true, now, u64::MAX).pause;
         let pauses: Vec<_> = (0..29).map(|_| pause()).collect();

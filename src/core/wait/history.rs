@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{contest::Start, precedence::Precedence};
-use crate::core::time::lease::LeaseTime;
+use crate::core::time::tick::LeaseTick;
 
 /// What this process has found out by its attempts at one lock. A rival is a client of another
 /// process that asks for the lock at the same moment, or that asked just before.
@@ -21,7 +21,7 @@ pub(crate) struct History {
     /// `true` if the next call gives way, because this process has won many times in a row.
     is_probe_due: bool,
     /// The time before which only the first wins in a row lead to a probe.
-    next_probe: Option<LeaseTime>,
+    next_probe: Option<LeaseTick>,
     pub(crate) precedence: Precedence,
     /// `true` if the last waiter had to wait in the queues of the masters. The next waiter is then
     /// likely to wait in them as well, so it joins the queues in its first round.
@@ -49,7 +49,7 @@ impl History {
 
     /// Notes an attempt that won a lock without queues on the masters at `now`, and how long it
     /// took.
-    pub(crate) fn note_won(&mut self, took: Duration, now: LeaseTime) {
+    pub(crate) fn note_won(&mut self, took: Duration, now: LeaseTick) {
         self.note(false);
         self.precedence.note_won(took);
         self.in_a_row = self.in_a_row.saturating_add(1);
@@ -91,7 +91,7 @@ impl History {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Run {
     /// The time of the first hand-over.
-    since: Option<LeaseTime>,
+    since: Option<LeaseTick>,
     hand_overs: u32,
     /// How many times in a row a waiter gave way in vain: no other client took the lock.
     vain: u32,
@@ -108,7 +108,7 @@ impl Run {
 
     /// Notes how an attempt of a waiter of this process began. `won_at` is the time at which the
     /// attempt won the lock, or `None`.
-    pub(crate) fn note(&mut self, start: Start, won_at: Option<LeaseTime>) {
+    pub(crate) fn note(&mut self, start: Start, won_at: Option<LeaseTick>) {
         let vain = match (start, won_at) {
             (Start::HandedOver, Some(now)) => {
                 self.hand_overs += 1;
@@ -130,14 +130,14 @@ impl Run {
 
     /// Returns whether the run is over. Then the next waiter gives way. `are_told` says whether
     /// masters tell the rivals of a release. Otherwise the rivals ask from time to time.
-    pub(crate) fn is_over(&self, are_told: bool, now: LeaseTime) -> bool {
+    pub(crate) fn is_over(&self, are_told: bool, now: LeaseTick) -> bool {
         let times = 1 << self.vain;
         let (most, time) = (Self::MOST.0 * times, Self::MOST.1 * times);
         let (most, time) = match are_told {
             true => (most, time),
             false => (u32::MAX, time.max(Self::LEAST_IF_POLLED)),
         };
-        let is_late = |since| now.saturating_duration_since(since) >= time;
+        let is_late = |since| now.since(since) >= time;
         self.hand_overs >= most || self.since.is_some_and(is_late)
     }
 }
@@ -154,7 +154,7 @@ mod tests {
         for _ in 0..History::UNTIL_CALM {
             assert!(history.are_rivals_likely());
             assert!(history.waiter_gives_way() && history.call_gives_way());
-            history.note_won(Duration::ZERO, LeaseTime::some());
+            history.note_won(Duration::ZERO, LeaseTick::some());
         }
         assert!(!history.are_rivals_likely());
     }
@@ -170,7 +170,7 @@ mod tests {
             if gives_way(&history) {
                 wins.push(win);
             }
-            history.note_won(Duration::ZERO, LeaseTime::some() + apart * win);
+            history.note_won(Duration::ZERO, LeaseTick::some() + apart * win);
         }
         wins
     }
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(of_calls, expected, "{apart:?}");
         }
         let mut denied = history;
-        (0..8).for_each(|_| denied.note_won(Duration::ZERO, LeaseTime::some()));
+        (0..8).for_each(|_| denied.note_won(Duration::ZERO, LeaseTick::some()));
         denied.note_denied();
         let of_calls = wins(denied, millis(20), History::call_gives_way);
         assert_eq!(of_calls[..3], [8, 16, 32]);
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn a_run_ends_after_some_hand_overs_or_some_time() {
         use Start::{GaveWay, HandedOver, NextInLine, Plain};
-        let now = LeaseTime::some();
+        let now = LeaseTick::some();
         for (are_told, apart, hand_overs) in [(true, 0, 8), (true, 30, 4), (false, 1, 400)] {
             let mut run = Run::default();
             let mut times = (0..).map(|count| now + Duration::from_millis(apart) * count);

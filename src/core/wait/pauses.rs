@@ -2,7 +2,7 @@
 
 use std::{mem, time::Duration};
 
-use crate::core::{time::lease::LeaseTime, vote::obstacle::Obstacle};
+use crate::core::{time::tick::LeaseTick, vote::obstacle::Obstacle};
 
 /// The waits of one waiter between its attempts.
 ///
@@ -19,7 +19,7 @@ pub(crate) struct Pauses {
     repeats: u32,
     pace: Pace,
     /// The time at which the attempts so far would end if each took the interval of the pace.
-    used_until: Option<LeaseTime>,
+    used_until: Option<LeaseTick>,
 }
 
 /// How many attempts news may lead to: a burst, and then one for each interval.
@@ -131,11 +131,11 @@ impl Pauses {
     }
 
     /// Counts an attempt. Returns the time for which news must not lead to another attempt.
-    pub(crate) fn rest(&mut self, now: LeaseTime) -> Duration {
+    pub(crate) fn rest(&mut self, now: LeaseTick) -> Duration {
         let Pace { burst, interval } = self.pace;
         let used_until = self.used_until.map_or(now, |used| used.max(now)) + interval;
         self.used_until = Some(used_until);
-        match used_until.saturating_duration_since(now + interval * burst) {
+        match used_until.since(now + interval * burst) {
             Duration::ZERO => Duration::ZERO,
             _ => interval * Pace::SERIES,
         }
@@ -215,8 +215,8 @@ mod tests {
         Pauses::new(retry, poll, Pace::OF_REPORTS)
     }
 
-    fn now() -> LeaseTime {
-        LeaseTime::some()
+    fn now() -> LeaseTick {
+        LeaseTick::some()
     }
 
     #[test]

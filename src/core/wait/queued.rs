@@ -9,7 +9,7 @@ use super::{
 };
 use crate::core::{
     protocol::identity::QueueOptions,
-    time::lease::LeaseTime,
+    time::tick::LeaseTick,
     vote::{obstacle::Obstacle, round::Round},
 };
 
@@ -69,7 +69,7 @@ impl QueuePolicy {
         &mut self,
         round: &Round,
         is_taken: bool,
-        now: LeaseTime,
+        now: LeaseTick,
         random: u64,
     ) -> Wait {
         let obstacle = if is_taken {
@@ -138,7 +138,7 @@ mod tests {
     /// (`n`). `g` is granted, `f` is timed out, `q` is in quarantine for 5 s, and `s` and `t` say
     /// that the time in the ticket is wrong.
     fn round(letters: &str) -> Round {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         round.mark_queued();
         for (master, letter) in letters.chars().enumerate() {
@@ -179,7 +179,7 @@ mod tests {
         ] {
             let mut waiter = waiter();
             for (letters, expected) in rounds {
-                let wait = waiter.wait_after(&round(letters), false, LeaseTime::some(), RANDOM);
+                let wait = waiter.wait_after(&round(letters), false, LeaseTick::some(), RANDOM);
                 assert_eq!(wait.end, millis(*expected), "{name}: {letters}");
             }
         }
@@ -194,7 +194,7 @@ mod tests {
             ("hgh", false, 52), // another holds the lock
             ("ghh", false, 52),
         ] {
-            let wait = waiter.wait_after(&round(letters), is_taken, LeaseTime::some(), RANDOM);
+            let wait = waiter.wait_after(&round(letters), is_taken, LeaseTick::some(), RANDOM);
             let pause = if expected == 52 { 0 } else { expected * 500 };
             let times = (wait.pause, wait.end);
             assert_eq!(

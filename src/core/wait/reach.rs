@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::pauses::Backoff;
 use crate::core::{
-    time::lease::LeaseTime,
+    time::tick::LeaseTick,
     vote::{Vote, round::Round},
 };
 
@@ -20,7 +20,7 @@ use crate::core::{
 pub(crate) struct Reach {
     /// The period in which no round reached a majority, from the start of its first round to the
     /// end of its last round.
-    missed: Option<(LeaseTime, LeaseTime)>,
+    missed: Option<(LeaseTick, LeaseTick)>,
 }
 
 impl Reach {
@@ -45,7 +45,7 @@ impl Reach {
     pub(crate) fn note(
         &mut self,
         is_reached: bool,
-        (start, now): (LeaseTime, LeaseTime),
+        (start, now): (LeaseTick, LeaseTick),
         waiter_timeout: Duration,
     ) {
         self.missed = (!is_reached).then(|| {
@@ -57,19 +57,19 @@ impl Reach {
     /// Returns whether waiters are aside at `now`. A waiter that is aside is out of the queues of
     /// its lock, and does not ask for the lock until a majority of masters answers in time. It
     /// keeps a ticket that a majority of masters has seen.
-    pub(crate) fn is_aside(self, now: LeaseTime, waiter_timeout: Duration) -> bool {
+    pub(crate) fn is_aside(self, now: LeaseTick, waiter_timeout: Duration) -> bool {
         self.recently_missed(now, waiter_timeout)
-            .is_some_and(|(start, end)| end.saturating_duration_since(start) >= waiter_timeout / 2)
+            .is_some_and(|(start, end)| end.since(start) >= waiter_timeout / 2)
     }
 
     /// Returns `missed`, unless that period ended more than two waiter timeouts before `now`.
     fn recently_missed(
         self,
-        now: LeaseTime,
+        now: LeaseTick,
         waiter_timeout: Duration,
-    ) -> Option<(LeaseTime, LeaseTime)> {
+    ) -> Option<(LeaseTick, LeaseTick)> {
         self.missed
-            .filter(|(_, end)| now.saturating_duration_since(*end) <= waiter_timeout * 2)
+            .filter(|(_, end)| now.since(*end) <= waiter_timeout * 2)
     }
 
     /// Returns the delays of a waiter that is aside. After each delay, it checks whether masters
@@ -95,7 +95,7 @@ mod tests {
 
     /// Returns a round. Each letter is the vote of one master. `g` is granted, `h` is held by
     /// another, `f` is timed out, `q` is quarantined, and `-` is not answered yet.
-    fn round(letters: &str, start: LeaseTime) -> Round {
+    fn round(letters: &str, start: LeaseTick) -> Round {
         let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
         for (master, letter) in letters.chars().enumerate() {
             let vote = match letter {
@@ -117,7 +117,7 @@ mod tests {
         use Outcome::{NoMajority, TooLate};
         const CONTENDING: bool = false;
         const ASIDE: bool = true;
-        let origin = LeaseTime::some();
+        let origin = LeaseTick::some();
         for (name, rounds) in [
             (
                 "another holder",
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn old_failures_do_not_count() {
-        let origin = LeaseTime::some();
+        let origin = LeaseTick::some();
         let mut reach = Reach::default();
         reach.note(false, (origin, origin + millis(1_500)), WAITER_TIMEOUT);
         for (at, expected) in [(7_500, true), (7_501, false)] {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::core::time::lease::LeaseTime;
+use crate::core::time::tick::LeaseTick;
 
 /// The waiters of this process for one lock. They contend on the masters one at a time, in the
 /// order in which they came.
@@ -25,7 +25,7 @@ pub(crate) struct WaitOrder<T> {
 struct InTurn {
     number: u64,
     /// The time at which the contender counts as silent if it has not acted.
-    due: LeaseTime,
+    due: LeaseTick,
 }
 
 impl<T: Clone> WaitOrder<T> {
@@ -48,9 +48,9 @@ impl<T: Clone> WaitOrder<T> {
     pub(crate) fn ask_for_turn(
         &mut self,
         number: u64,
-        now: LeaseTime,
+        now: LeaseTick,
         wakeup: impl FnOnce() -> T,
-    ) -> Option<(T, LeaseTime)> {
+    ) -> Option<(T, LeaseTick)> {
         let look_again = match self.contender {
             Some(contender) if contender.number != number => contender.due + self.delay(number),
             Some(_) | None => now,
@@ -69,7 +69,7 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Notes that waiter `number` will not act before `at`. Does nothing if the waiter does not
     /// contend.
-    pub(crate) fn expect(&mut self, number: u64, at: LeaseTime) {
+    pub(crate) fn expect(&mut self, number: u64, at: LeaseTick) {
         if self.contends(number) {
             self.contend(number, at);
         }
@@ -77,17 +77,16 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Notes that the contender should act soon after `now`, because the event for which it waits
     /// has come.
-    pub(crate) fn on_event(&mut self, now: LeaseTime) {
+    pub(crate) fn on_event(&mut self, now: LeaseTick) {
         if let Some(contender) = &mut self.contender {
-            let due = now.checked_add(Self::GRACE).unwrap_or(now);
-            contender.due = contender.due.min(due);
+            contender.due = contender.due.min(now + Self::GRACE);
         }
     }
 
     /// Removes waiter `number` if other waiters wait. If the turn passes to one of these, returns
     /// the handle that wakes that waiter. The removed waiter needs a new number, and so comes after
     /// all others.
-    pub(crate) fn step_back(&mut self, number: u64, now: LeaseTime) -> Option<T> {
+    pub(crate) fn step_back(&mut self, number: u64, now: LeaseTick) -> Option<T> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -96,7 +95,7 @@ impl<T: Clone> WaitOrder<T> {
 
     /// Removes waiter `number`. If the turn passes to another waiter, returns the handle that wakes
     /// that waiter.
-    pub(crate) fn leave(&mut self, number: u64, now: LeaseTime) -> Option<T> {
+    pub(crate) fn leave(&mut self, number: u64, now: LeaseTick) -> Option<T> {
         self.waiting.remove(&number);
         if !self.contends(number) {
             return None;
@@ -113,8 +112,8 @@ impl<T: Clone> WaitOrder<T> {
             .is_some_and(|contender| contender.number == number)
     }
 
-    fn contend(&mut self, number: u64, at: LeaseTime) {
-        let due = at.checked_add(Self::GRACE).unwrap_or(at);
+    fn contend(&mut self, number: u64, at: LeaseTick) {
+        let due = at + Self::GRACE;
         self.contender = Some(InTurn { number, due });
     }
 
@@ -135,15 +134,15 @@ mod tests {
 
     /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.
-    fn turn(order: &mut WaitOrder<u64>, number: u64, start: LeaseTime, at: u64) -> Option<u64> {
+    fn turn(order: &mut WaitOrder<u64>, number: u64, start: LeaseTick, at: u64) -> Option<u64> {
         let (wakeup, look_again) = order.ask_for_turn(number, start + millis(at), || number)?;
         assert_eq!(wakeup, number);
-        Some(look_again.saturating_duration_since(start).as_millis() as u64)
+        Some(look_again.since(start).as_millis() as u64)
     }
 
     #[test]
     fn waiters_contend_in_the_order_in_which_they_came() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut order = WaitOrder::default();
         let numbers = [(); 3].map(|()| order.number());
         assert_eq!(numbers, [1, 2, 3]);
@@ -160,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_silent_waiter_is_passed_over() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut order = WaitOrder::default();
         assert_eq!(turn(&mut order, 1, start, 0), None);
         order.expect(1, start + millis(500));
@@ -189,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_waiter_acts_soon_after_its_event() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut order = WaitOrder::<u64>::default();
         order.on_event(start); // no one contends
         assert_eq!(turn(&mut order, 1, start, 0), None);
@@ -202,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_waiter_that_steps_back_comes_after_the_others() {
-        let start = LeaseTime::some();
+        let start = LeaseTick::some();
         let mut order = WaitOrder::default();
         assert_eq!(turn(&mut order, 1, start, 0), None);
         assert_eq!(order.step_back(1, start), None);

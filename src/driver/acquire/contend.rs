@@ -12,7 +12,7 @@ use crate::{
     clock,
     core::{
         error::AcquireError,
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         vote::{MasterSet, obstacle::Obstacle},
         wait::contest::{ContestPolicy, Start},
     },
@@ -61,12 +61,12 @@ pub(super) async fn contend(
 }
 
 /// Notes an attempt that began at `at` and won the lock.
-fn note_win(request: &LockRequest, start: Start, at: LeaseTime) {
+fn note_win(request: &LockRequest, start: Start, at: LeaseTick) {
     let context = &request.context;
     let now = clock::now();
     context.local_waiters.history(&request.lock_id, |history| {
         history.run.note(start, Some(now));
-        history.note_won(now.saturating_duration_since(at), now);
+        history.note_won(now.since(at), now);
     });
     context.note_reach(true, at);
 }
@@ -152,11 +152,11 @@ impl Contest<'_> {
         &mut self,
         denied: &Denied,
         agreed: Option<usize>,
-        at: LeaseTime,
+        at: LeaseTick,
         is_last: bool,
     ) -> Result<(), AcquireError> {
         let (request, context) = (self.request, &self.request.context);
-        let took = clock::now().saturating_duration_since(at);
+        let took = clock::now().since(at);
         let met = denied.met();
         (self.waiter).history(|history| {
             self.policy
@@ -196,7 +196,7 @@ impl Contest<'_> {
     /// from which this waiter has waited for a release, or `None` for a new call. If a guard of
     /// this process has released the lock, this waiter is the first to ask, so it does not give way
     /// here.
-    async fn give_way(&mut self, since: Option<LeaseTime>) {
+    async fn give_way(&mut self, since: Option<LeaseTick>) {
         let history = self.waiter.history(|history| *history);
         let gives_way = match since {
             Some(_) => history.waiter_gives_way(),
@@ -210,7 +210,7 @@ impl Contest<'_> {
             self.policy.note_waited(Some(MasterSet::ALL));
         }
         let now = clock::now();
-        let waited = since.map(|since| now.saturating_duration_since(since));
+        let waited = since.map(|since| now.since(since));
         let time = history.precedence.time(waited, clock::random_u64());
         self.waiter.pause_until(self.deadline.cap(now + time)).await;
     }

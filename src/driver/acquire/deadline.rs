@@ -8,7 +8,7 @@ use std::{
 use super::denied::Denied;
 use crate::{
     clock,
-    core::{error::AcquireError, time::lease::LeaseTime},
+    core::{error::AcquireError, time::tick::LeaseTick},
     driver::claim::ask::LockRequest,
 };
 
@@ -16,8 +16,8 @@ use crate::{
 /// share one deadline, so the error of the wait counts the attempts of all parts.
 #[derive(Debug)]
 pub(in crate::driver) struct Deadline {
-    start: LeaseTime,
-    pub(super) end: Option<LeaseTime>,
+    start: LeaseTick,
+    pub(super) end: Option<LeaseTick>,
     /// The number of attempts that failed.
     failures: AtomicU32,
     /// `true` once the wait was logged, because it took longer than a TTL.
@@ -29,8 +29,7 @@ impl Deadline {
         let start = clock::now();
         Self {
             start,
-            // A limit that is too long for the clock counts as no limit.
-            end: within.and_then(|within| start.checked_add(within)),
+            end: within.map(|within| start + within),
             failures: AtomicU32::new(0),
             is_logged: AtomicBool::new(false),
         }
@@ -63,11 +62,11 @@ impl Deadline {
     }
 
     fn waited(&self) -> Duration {
-        clock::now().saturating_duration_since(self.start)
+        clock::now().since(self.start)
     }
 
     /// Returns `at`, or the end of the wait if the end is earlier.
-    pub(in crate::driver) fn cap(&self, at: LeaseTime) -> LeaseTime {
+    pub(in crate::driver) fn cap(&self, at: LeaseTick) -> LeaseTick {
         self.end.map_or(at, |end| end.min(at))
     }
 
@@ -79,16 +78,15 @@ impl Deadline {
     /// takes at most the time `attempt`. The last attempt begins at the deadline, and another task
     /// may have the permit then. So for the last attempt, the returned time is the deadline plus
     /// `attempt`. For an earlier attempt, the returned time is never after the deadline.
-    pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTime {
+    pub(super) fn permit_by(&self, attempt: Duration, is_last: bool) -> LeaseTick {
         let end = self.queued_permit_by(attempt).filter(|_| is_last);
         end.unwrap_or_else(|| self.cap(clock::now() + attempt))
     }
 
     /// Returns the time until which a waiter in the queues waits for the permit to make a round.
     /// Returns `None` if the wait has no limit.
-    pub(super) fn queued_permit_by(&self, attempt: Duration) -> Option<LeaseTime> {
-        let end = self.end?;
-        Some(end.checked_add(attempt).unwrap_or(end))
+    pub(super) fn queued_permit_by(&self, attempt: Duration) -> Option<LeaseTick> {
+        self.end.map(|end| end + attempt)
     }
 
     /// Returns the error for a wait that ends with the denied attempt `last`.

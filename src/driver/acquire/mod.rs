@@ -9,11 +9,7 @@ mod queued;
 pub(crate) mod several;
 mod slots;
 
-use std::{
-    pin::pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
 use tracing::{Instrument, Span};
@@ -22,7 +18,7 @@ use super::{
     claim::{ask::LockRequest, level::Level, owned_lock::LockOwner},
     observe::observer::now_if_metered,
 };
-use crate::core::error::AcquireError;
+use crate::core::{error::AcquireError, time::tick::Tick};
 use attempt::{Attempted, attempt, reenter};
 use contend::contend;
 use deadline::Deadline;
@@ -117,7 +113,7 @@ struct Call<'a> {
     request: &'a LockRequest,
     span: Span,
     /// The start of the call, or `None` if there are no metrics.
-    since: Option<Instant>,
+    since: Option<Tick>,
     /// The word for the outcome, or `None` if nothing is recorded.
     outcome: Option<&'static str>,
 }

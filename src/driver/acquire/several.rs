@@ -18,7 +18,7 @@ use crate::{
     clock,
     core::{
         error::AcquireError,
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
@@ -57,7 +57,7 @@ struct Prefix<'a> {
     /// The time of the next extension of the locks that are held. The renewer does not extend these
     /// locks: if the caller no longer polls the future that waits for the missing locks, the held
     /// ones must end.
-    extend_at: LeaseTime,
+    extend_at: LeaseTick,
     /// The index of the lock that the call waits for. `None` if the call has kept all locks before
     /// that one.
     aside: Option<usize>,

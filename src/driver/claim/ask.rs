@@ -3,7 +3,7 @@
 use std::{
     pin::pin,
     sync::{Arc, Weak, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::future::select;
@@ -26,6 +26,7 @@ use crate::{
         time::{
             lease::{CLOCK_WINDOW, Ttl},
             renewal::Renewal,
+            tick::Tick,
         },
         vote::{
             MasterSet, Refusal, SlotVote, Vote, obstacle::Obstacle, quorum::Outcome, round::Round,
@@ -335,7 +336,7 @@ struct SlotVoteCounter {
 }
 
 impl VoteCounter for SlotVoteCounter {
-    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         let lacks_slot = self
             .round
             .count_and_look(master, vote, now, |round, before| {

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{Arc, Weak},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -16,7 +16,10 @@ use crate::{
         claim::{ClaimState, rounds::Effect},
         error::{AcquireError, ExtendError},
         protocol::{command::Command, name::LockId},
-        time::lease::{LeaseTime, Ttl},
+        time::{
+            lease::Ttl,
+            tick::{LeaseTick, Tick},
+        },
         view::lock_state::{LockState, LostReason},
         vote::{MasterSet, SlotVote, Verb, quorum::Outcome, round::Round},
     },
@@ -43,7 +46,7 @@ pub(crate) struct Extension {
 
 impl VoteCounter for Arc<Extension> {
     /// Counts the vote, and carries out its consequences after the round is unlocked.
-    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         // Other failures than the deciding one have no consequences, so the claim need not be
         // locked.
         let is_answer = vote.vote.is_answer();
@@ -202,7 +205,7 @@ impl Claim {
     }
 
     /// Applies the effect of an extension, and returns whether the lock is held then.
-    fn is_held_after(&self, effect: Effect, start: LeaseTime, ttl: Ttl) -> bool {
+    fn is_held_after(&self, effect: Effect, start: LeaseTick, ttl: Ttl) -> bool {
         let mut locked = self.lock();
         locked.take_step(|claim, step| claim.apply(step, effect, start, ttl));
         locked.state().is_held()
@@ -265,7 +268,7 @@ fn ensure_held(mut locked: Locked<'_>) -> Result<(), ExtendError> {
             let until = locked.state().lease.until();
             Err(ExtendError::Expired {
                 name: name(),
-                since: locked.now.saturating_duration_since(until),
+                since: locked.now.since(until),
             })
         }
     }
@@ -318,7 +321,7 @@ impl HealVoteCounter {
 }
 
 impl VoteCounter for HealVoteCounter {
-    fn count(&self, master: usize, vote: SlotVote, _now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, _now: Tick) {
         let (is_done, may_be_done) = (vote.vote.is_grant(), vote.vote.may_have_slot());
         self.round.note_heal(master, vote.vote);
         let Some(claim) = self.claim.upgrade().filter(|_| !is_done) else {

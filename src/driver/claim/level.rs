@@ -1,12 +1,9 @@
 //! One level of a claim, for one guard. A level ends with a release. If the lock must stay for a
 //! while after its guards are gone, the last level ends with an extension instead.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
 };
 
 use super::{Claim, owned_lock::OwnedLock};
@@ -16,6 +13,7 @@ use crate::{
         error::ReleaseError,
         kind::Access,
         protocol::command::Action,
+        time::tick::Tick,
         vote::{MasterSet, Refusal, SlotVote, Verb, Vote, quorum::Outcome, round::Round},
     },
     driver::{context::PendingRelease, live_round::LiveRound},
@@ -145,13 +143,13 @@ struct LastVoteCounter {
     /// keep what that round asked for are owed the release, too. `None` for an extension.
     owed: Option<(MasterSet, Arc<LiveRound>)>,
     /// The instant on the monotonic clock until which the masters are owed the release.
-    keys_until: Instant,
+    keys_until: Tick,
     name: Arc<str>,
     _pending: PendingRelease,
 }
 
 impl VoteCounter for LastVoteCounter {
-    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         let has_failed = self
             .round
             .count_and_look(master, vote, now, |round, before| {
@@ -166,7 +164,7 @@ impl VoteCounter for LastVoteCounter {
         self.round.wake();
     }
 
-    fn owed_until(&self, master: usize) -> Option<Instant> {
+    fn owed_until(&self, master: usize) -> Option<Tick> {
         let (masters, newest) = self.owed.as_ref()?;
         let owed = *masters | newest.read(Round::may_keep);
         owed.contains(master).then_some(self.keys_until)
@@ -192,7 +190,7 @@ mod tests {
                 let guard = lock(&locks).min_hold(time).acquire().await.unwrap();
                 guard.release().await.unwrap();
                 let next = lock(&others).acquire().await.unwrap();
-                let took = clock::monotonic() - start;
+                let took = clock::monotonic().since(start);
                 assert!(took >= time, "{kind:?}: {took:?} of {time:?}");
                 next.release().await.unwrap();
             }

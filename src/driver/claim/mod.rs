@@ -8,7 +8,7 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -29,7 +29,7 @@ use crate::{
         claim::{ClaimState, ClaimStep, Notice, Terms},
         kind::{Kind, rights::Rights},
         protocol::command::Command,
-        time::lease::LeaseTime,
+        time::tick::{LeaseTick, Tick},
         view::lock_state::{LockState, LostReason},
         vote::{MasterSet, Slot, Verb, votes::Votes},
     },
@@ -49,7 +49,7 @@ pub(crate) struct Claim {
     terms: Terms,
     rights: Rights,
     /// The start of the first round, on the monotonic clock.
-    began: Instant,
+    began: Tick,
     protected: Mutex<Protected>,
     has_hold_begun: AtomicBool,
     /// Notified when the lock is lost.
@@ -109,9 +109,9 @@ impl Claim {
         self.read(ClaimState::stalled)
     }
 
-    /// Returns the end of the lease, on the clock of [`Instant`]. If a step of the wall clock moves
+    /// Returns the end of the lease, on the clock of [`Tick`]. If a step of the wall clock moves
     /// the end to a time before the start of the first round, returns that start.
-    pub(crate) fn valid_until(&self) -> Instant {
+    pub(crate) fn valid_until(&self) -> Tick {
         if self.context.is_forked() {
             return self.began;
         }
@@ -208,7 +208,7 @@ impl Claim {
         self.context.masters.votes(round)
     }
 
-    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: LeaseTime) {
+    fn start_timer(self: &Arc<Self>, locked: &mut Locked<'_>, due: LeaseTick) {
         let claim = Arc::downgrade(self) as Weak<dyn Renew>;
         locked.protected.timer = Some(self.context.renewer.add(due, claim));
     }
@@ -306,8 +306,8 @@ struct Protected {
 struct Locked<'a> {
     claim: &'a Claim,
     protected: MutexGuard<'a, Protected>,
-    now: LeaseTime,
-    monotonic: Instant,
+    now: LeaseTick,
+    monotonic: Tick,
     /// A change to announce.
     notice: Option<Notice>,
     /// A round before the newest one: the last one when a new one was opened, or one that has

@@ -23,7 +23,7 @@ use crate::{
             identity::{Identity, OwnerAttempt, Ticket},
             name::LockId,
         },
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         view::lock_state::LockState,
     },
     driver::time::{Signal, Timers, home::HomeProcess},
@@ -111,7 +111,7 @@ impl OwnedLock {
     /// no longer be polled.
     pub(crate) async fn permit(
         &self,
-        end: Option<LeaseTime>,
+        end: Option<LeaseTick>,
         timers: &Timers,
     ) -> Option<SemaphorePermit<'_>> {
         let permit = self.permit.acquire();

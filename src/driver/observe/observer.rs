@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -18,7 +18,7 @@ use crate::{
     core::{
         error::AcquireError,
         protocol::name::LockId,
-        time::{OutageLog, rounded},
+        time::{OutageLog, rounded, tick::Tick},
         view::lock_state::LostReason,
         vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, votes::Votes},
     },
@@ -77,12 +77,7 @@ impl LockObserver {
     }
 
     /// Records that a call to acquire `lock`, which began at `since`, is over.
-    pub(in crate::driver) fn record_call(
-        &self,
-        lock: &LockId,
-        since: Option<Instant>,
-        outcome: &str,
-    ) {
+    pub(in crate::driver) fn record_call(&self, lock: &LockId, since: Option<Tick>, outcome: &str) {
         let waits = self.metrics.waits.at_both(lock.kind().word(), outcome);
         record_since(since, waits);
     }
@@ -296,7 +291,7 @@ pub(in crate::driver) struct HoldSpan {
     /// `None` if no subscriber wants to see the span.
     span: Option<Arc<Span>>,
     /// The start of the hold, or `None` if there are no metrics.
-    since: Option<Instant>,
+    since: Option<Tick>,
 }
 
 impl HoldSpan {
@@ -310,14 +305,14 @@ impl HoldSpan {
 }
 
 /// Returns the time, if there are metrics.
-pub(in crate::driver) fn now_if_metered() -> Option<Instant> {
+pub(in crate::driver) fn now_if_metered() -> Option<Tick> {
     IS_ON.then(clock::monotonic)
 }
 
 /// Records the time since `since`, if there are metrics.
-fn record_since(since: Option<Instant>, times: Option<&Histogram>) {
+fn record_since(since: Option<Tick>, times: Option<&Histogram>) {
     if let (Some(since), Some(times)) = (since, times) {
-        let lasted = clock::monotonic().saturating_duration_since(since);
+        let lasted = clock::monotonic().since(since);
         times.record(lasted.as_secs_f64());
     }
 }

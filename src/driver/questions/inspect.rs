@@ -1,6 +1,6 @@
 //! Asks all masters who holds a lock and who waits for it, and breaks the lock of a dead holder.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
@@ -12,6 +12,7 @@ use crate::{
             command::{Action, Command},
             name::LockId,
         },
+        time::tick::Tick,
         view::inspection::{self, Inspection, Seen},
         vote::{SlotVote, Verb, Vote, quorum::Outcome, round::Round, votes::Votes},
     },
@@ -34,7 +35,7 @@ impl VoteCounter for Arc<PendingInspection> {
         }
     }
 
-    fn count(&self, master: usize, vote: SlotVote, now: Instant) {
+    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         let is_seen = self.seen.lock().get(master).is_some_and(Option::is_some);
         let vote = match vote.vote {
             Vote::Grant if !is_seen => Vote::nonsense().into(),

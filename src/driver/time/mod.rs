@@ -8,7 +8,7 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use crate::{clock, core::time::lease::LeaseTime, panics::caught};
+use crate::{clock, core::time::tick::LeaseTick, panics::caught};
 use home::HomeProcess;
 
 pub(crate) mod home;
@@ -43,7 +43,7 @@ impl Timers {
 
     /// Sleeps until `at` on the clock of [`clock::now`], or until the timers have ended. A caller
     /// that sleeps in a loop must check whether the timers have ended.
-    pub(crate) async fn sleep_until(&self, at: LeaseTime) {
+    pub(crate) async fn sleep_until(&self, at: LeaseTick) {
         while let Some(time) = clock::next_sleep(at)
             && !self.have_ended()
         {
@@ -73,7 +73,7 @@ impl Timers {
 
 /// Sleeps until `at` on the clock of [`clock::now`]. Only tasks on the coordinator's runtime may call this
 /// function.
-pub(crate) async fn sleep_until(at: LeaseTime) {
+pub(crate) async fn sleep_until(at: LeaseTick) {
     while let Some(time) = clock::next_sleep(at) {
         tokio::time::sleep(time).await;
     }
@@ -96,7 +96,7 @@ impl Signal {
     pub(crate) async fn wait<T>(
         &self,
         timers: &Timers,
-        mut check: impl FnMut() -> ControlFlow<T, Option<LeaseTime>>,
+        mut check: impl FnMut() -> ControlFlow<T, Option<LeaseTick>>,
     ) -> Option<T> {
         loop {
             let mut signal = pin!(self.0.notified());
@@ -115,7 +115,7 @@ impl Signal {
     /// Waits until `is_done` returns `true`, until `end`, or until the timers have ended.
     pub(crate) async fn wait_until(
         &self,
-        end: LeaseTime,
+        end: LeaseTick,
         timers: &Timers,
         mut is_done: impl FnMut() -> bool,
     ) {

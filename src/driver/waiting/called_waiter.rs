@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::Events;
 use crate::{
-    core::{protocol::identity::Ticket, time::lease::LeaseTime, vote::MasterSet},
+    core::{protocol::identity::Ticket, time::tick::LeaseTick, vote::MasterSet},
     driver::{masters::Masters, time::Timers},
     master::{Listener, Topic},
 };
@@ -59,7 +59,7 @@ impl<'a> CalledWaiter<'a> {
     }
 
     /// Waits until a majority of masters have called this waiter, or until `end`.
-    pub(crate) async fn wait_for_call(&self, end: LeaseTime) {
+    pub(crate) async fn wait_for_call(&self, end: LeaseTick) {
         let none = MasterSet::NONE;
         self.wait_for_change(none, none, end).await;
     }
@@ -69,7 +69,7 @@ impl<'a> CalledWaiter<'a> {
     /// the news may be free, and so may those in `free`, which granted the last round and whose
     /// grants were given back. A change on a master outside of `held` is no news, because this
     /// waiter may have caused the change.
-    pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTime) {
+    pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTick) {
         let is_called = || {
             let heard = self.events.heard();
             let news = heard.called | heard.changed.and(held);

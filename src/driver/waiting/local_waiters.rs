@@ -19,7 +19,7 @@ use crate::{
     core::{
         hash::hash,
         protocol::name::LockId,
-        time::lease::LeaseTime,
+        time::tick::LeaseTick,
         vote::{MasterSet, Vote, round::Round},
         wait::{history::History, wait_order::WaitOrder},
     },
@@ -153,7 +153,7 @@ impl LocalWaiter<'_> {
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If too much time passes without a poll of this waiter, it loses its turn and must
     /// wait again. Returns whether there was a wait.
-    pub(crate) async fn wait_for_turn(&self, deadline: Option<LeaseTime>) -> bool {
+    pub(crate) async fn wait_for_turn(&self, deadline: Option<LeaseTick>) -> bool {
         let mut has_waited = false;
         loop {
             let now = clock::now();
@@ -175,18 +175,18 @@ impl LocalWaiter<'_> {
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
-    pub(crate) fn expect(&self, at: LeaseTime) {
+    pub(crate) fn expect(&self, at: LeaseTick) {
         self.queue.state.lock().order.expect(self.number, at);
     }
 
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
-    pub(crate) async fn sleep_until(&self, at: LeaseTime) {
+    pub(crate) async fn sleep_until(&self, at: LeaseTick) {
         self.expect(at);
         self.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
-    pub(crate) async fn pause_until(&self, at: LeaseTime) {
+    pub(crate) async fn pause_until(&self, at: LeaseTick) {
         self.expect(at);
         let (signal, is_released) = (&self.queue.events.signal, || self.is_released());
         signal.wait_until(at, self.timers, is_released).await;
@@ -240,7 +240,7 @@ impl LocalWaiter<'_> {
         &self,
         answers: Option<&Arc<LiveRound>>,
         wanted: MasterSet,
-        end: LeaseTime,
+        end: LeaseTick,
     ) -> Option<MasterSet> {
         if !self.queue.state.lock().order.contends(self.number) {
             return Some(wanted);

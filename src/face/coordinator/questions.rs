@@ -147,7 +147,7 @@ impl Coordinator {
             return Err(ReadyError::MissingRight { votes });
         }
         Err(ReadyError::NoQuorum {
-            waited: clock::now().saturating_duration_since(start),
+            waited: clock::now().since(start),
             votes,
             need_all,
         })

@@ -6,7 +6,7 @@ use std::{
     ptr,
     sync::Arc,
     task::{Context, Poll},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 #[cfg(feature = "sentinel")]
@@ -21,7 +21,10 @@ use super::{
 };
 use crate::{
     clock,
-    core::{kind::script::Script, protocol::command::Reply, vote::server_error::ServerError},
+    core::{
+        kind::script::Script, protocol::command::Reply, time::tick::Tick,
+        vote::server_error::ServerError,
+    },
     master::{
         health::LastHeard,
         session::{Session, Transmit, listeners::Subscription, request::Request},
@@ -98,7 +101,7 @@ impl RedisConnection {
             }
             now
         };
-        let on_frame = |frame: &[u8], now: Instant, out: &mut Vec<u8>| {
+        let on_frame = |frame: &[u8], now: Tick, out: &mut Vec<u8>| {
             let handled = if is_push(frame) {
                 on_push(frame, session, now)
             } else {
@@ -232,7 +235,7 @@ fn on_reply(
     reply: &Reply<'_>,
     session: &mut Session,
     must_use_script: bool,
-    now: Instant,
+    now: Tick,
     out: &mut Vec<u8>,
 ) -> Result<(), Arc<str>> {
     /// While this many bytes wait to be written, no command is sent again, because the text of its
@@ -256,7 +259,7 @@ fn on_reply(
 }
 
 /// Passes on a published message, the confirmation of a subscription, or a report of changes.
-fn on_push(frame: &[u8], session: &mut Session, now: Instant) -> Result<(), Arc<str>> {
+fn on_push(frame: &[u8], session: &mut Session, now: Tick) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
         return Err("a push message could not be read".into());
     };

@@ -196,7 +196,7 @@ mod tests {
         let addresses: Vec<_> = manners.iter().map(|manner| parse(manner.0)).collect();
         let (start, tried) = (clock::monotonic(), RefCell::new(String::new()));
         let race = race(&addresses, async |address| {
-            let at = (clock::monotonic() - start).as_millis();
+            let at = clock::monotonic().since(start).as_millis();
             *tried.borrow_mut() += &format!("{address} {at}, ");
             let (_, manner, after) = manners.iter().find(|m| parse(m.0) == address).unwrap();
             sleep(MILLISECOND * *after).await;
@@ -210,7 +210,7 @@ mod tests {
         let won = won
             .ok()
             .map(|won| won.unwrap_or_else(|error| error.to_string()));
-        let took = clock::monotonic() - start;
+        let took = clock::monotonic().since(start);
         (won, took.as_millis(), tried.into_inner())
     }
 

@@ -92,7 +92,7 @@ impl Greeter {
         };
         let answered = wire.answers(on_frame).await;
         answered.map_err(|error| no_greeting(address, error, has_answered))??;
-        let round_trip = clock::monotonic().saturating_duration_since(asked);
+        let round_trip = clock::monotonic().since(asked);
         Ok(RedisConnection::new(
             wire,
             round_trip,

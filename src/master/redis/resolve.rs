@@ -10,13 +10,13 @@ use std::{
     net::{IpAddr, SocketAddr, ToSocketAddrs},
     sync::Arc,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{clock, panics::shielded};
+use crate::{clock, core::time::tick::Tick, panics::shielded};
 
 /// The lookups of this process.
 pub(super) static LOOKUPS: Lookups = Lookups::new(
@@ -31,7 +31,7 @@ type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 pub(super) struct Lookups {
     look_up: LookUp,
     /// The clock, which a test of this file sets for all threads.
-    now: fn() -> Instant,
+    now: fn() -> Tick,
     state: Mutex<State>,
 }
 
@@ -39,14 +39,14 @@ struct State {
     /// The hosts whose lookups are not over, and the hosts whose late answers are kept.
     hosts: BTreeMap<String, watch::Sender<Option<Answer>>>,
     /// The hosts that no thread looks up yet, and when they were asked for.
-    line: VecDeque<(String, Instant)>,
+    line: VecDeque<(String, Tick)>,
     threads: usize,
 }
 
 #[derive(Clone)]
 struct Answer {
     found: Result<Vec<SocketAddr>, Arc<str>>,
-    at: Instant,
+    at: Tick,
 }
 
 impl Lookups {
@@ -59,7 +59,7 @@ impl Lookups {
     /// address.
     const KEPT: Duration = Duration::from_secs(30);
 
-    const fn new(look_up: LookUp, now: fn() -> Instant) -> Self {
+    const fn new(look_up: LookUp, now: fn() -> Tick) -> Self {
         Self {
             look_up,
             now,
@@ -96,7 +96,7 @@ impl Lookups {
     fn ask(&'static self, host: &str) -> io::Result<watch::Receiver<Option<Answer>>> {
         let asked = (self.now)();
         let state = &mut *self.state.lock();
-        let is_fresh = |answer: &Answer| asked.saturating_duration_since(answer.at) < Self::KEPT;
+        let is_fresh = |answer: &Answer| asked.since(answer.at) < Self::KEPT;
         let hosts = &mut state.hosts;
         hosts.retain(|_, answer| answer.borrow().as_ref().is_none_or(is_fresh));
         if let Some(answer) = hosts.get(host).map(watch::Sender::subscribe) {
@@ -123,7 +123,7 @@ impl Lookups {
         while let Some((host, asked)) = self.next() {
             let found = (self.look_up)(&host).map_err(|error| error.to_string().into());
             let at = (self.now)();
-            let is_late = at.saturating_duration_since(asked) > Self::LATE;
+            let is_late = at.since(asked) > Self::LATE;
             let is_kept = is_late && found.is_ok();
             let Some(answer) = self.sender(&host, is_kept) else {
                 continue;
@@ -144,7 +144,7 @@ impl Lookups {
     }
 
     /// Returns the host that is first in line. If there is none, the thread must end.
-    fn next(&self) -> Option<(String, Instant)> {
+    fn next(&self) -> Option<(String, Tick)> {
         let mut state = self.state.lock();
         let next = state.line.pop_front();
         state.threads -= usize::from(next.is_none());
@@ -207,7 +207,7 @@ mod tests {
             Self::leaked_with(clock::monotonic)
         }
 
-        fn leaked_with(now: fn() -> Instant) -> &'static Self {
+        fn leaked_with(now: fn() -> Tick) -> &'static Self {
             Box::leak(Box::new(Self::new(look_up, now)))
         }
 
@@ -252,7 +252,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_late_answer_serves_one_dial_within_half_a_minute() {
-        static START: LazyLock<Instant> = LazyLock::new(clock::monotonic);
+        static START: LazyLock<Tick> = LazyLock::new(clock::monotonic);
         static PASSED: AtomicU64 = AtomicU64::new(0);
         let now = || *START + Duration::from_millis(PASSED.load(Relaxed));
         for (host, took, age, lookups_after) in [

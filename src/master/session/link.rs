@@ -1,17 +1,12 @@
 //! One connection to a master: its unanswered commands, and the rules for giving up the connection.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use super::request::Request;
 use crate::{
     clock,
     core::{
-        time::{Limits, NodeTimeout, round_trip::RoundTrip},
+        time::{Limits, NodeTimeout, round_trip::RoundTrip, tick::Tick},
         vote::Verb,
     },
     master::config::MasterConfig,
@@ -25,7 +20,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Link {
     /// The time when the connection came into use, just after its dial.
-    pub(crate) began: Instant,
+    pub(crate) began: Tick,
     pub(crate) liveness: Liveness,
     pub(crate) sent: Unanswered,
     /// The largest number of commands that may be in `sent`.
@@ -75,7 +70,7 @@ impl Link {
 
     /// Notes that `item` was sent at `now`. `is_owed` is set if `item` is a release that was owed
     /// to the master.
-    pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant) {
+    pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Tick) {
         if self.sent.is_empty() {
             // Renewals come seconds apart. The silence before a renewal does not count, so that a
             // holder keeps its connection to a master that only stands still for a moment.
@@ -92,7 +87,7 @@ impl Link {
 
     /// Takes out the oldest command, whose reply came at `now`.
     #[inline]
-    pub(crate) fn pop(&mut self, now: Instant) -> Result<Sent, Arc<str>> {
+    pub(crate) fn pop(&mut self, now: Tick) -> Result<Sent, Arc<str>> {
         let sent = self.sent.pop().ok_or("a reply came without a command")?;
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.has_answered = true;
@@ -107,14 +102,14 @@ impl Link {
     /// nothing about the master. Neither does the reply to a command that was sent twice, or that
     /// has no deadline.
     #[inline]
-    pub(crate) fn measure(&mut self, sent: &Sent, now: Instant) -> bool {
+    pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) -> bool {
         let unnoticed = sent.deadline + self.liveness.timeout() / 2;
         let is_stalled = !sent.is_expired && unnoticed <= now;
         !is_stalled && !sent.is_resent && !sent.is_owed && self.liveness.measure(sent.at, now)
     }
 
     /// Returns whether the connection counts as idle and has no unanswered command.
-    pub(crate) fn is_idle(&self, now: Instant) -> bool {
+    pub(crate) fn is_idle(&self, now: Tick) -> bool {
         self.sent.is_empty() && self.liveness.is_idle(now)
     }
 
@@ -123,13 +118,13 @@ impl Link {
     }
 
     /// Returns the earliest deadline of an unanswered command, or of the connection.
-    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&mut self) -> Option<Tick> {
         // Every open vote has an earlier deadline than the connection.
         self.sent.next_deadline().or_else(|| self.silence_ends())
     }
 
     /// Notes that deadlines up to `now` are over. Returns whether to give the connection up.
-    pub(crate) fn is_over(&mut self, now: Instant) -> bool {
+    pub(crate) fn is_over(&mut self, now: Tick) -> bool {
         let is_over = |link: &Self| link.silence_ends().is_some_and(|end| end <= now);
         if is_over(self) {
             self.liveness.is_silent = true;
@@ -145,9 +140,9 @@ impl Link {
 
     /// Returns when the master counts as silent if nothing more comes. If it does already, returns
     /// when to give the connection up.
-    fn silence_ends(&self) -> Option<Instant> {
+    fn silence_ends(&self) -> Option<Tick> {
         let is_waiting = !self.sent.is_empty();
-        is_waiting.then(|| self.liveness.deadline()).flatten()
+        is_waiting.then(|| self.liveness.deadline())
     }
 }
 
@@ -167,8 +162,8 @@ pub(crate) struct Unanswered {
 #[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) item: Item,
-    pub(crate) at: Instant,
-    deadline: Instant,
+    pub(crate) at: Tick,
+    deadline: Tick,
     /// Set if the vote has been cast, or if the command has no vote.
     is_expired: bool,
     /// Set if the command is a release that was owed to the master.
@@ -198,7 +193,7 @@ impl Unanswered {
     /// Adds a command that was sent at `now`. The node timeout begins at `now`, because a stall of
     /// this process before the send is no fault of the master.
     #[inline]
-    pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Instant, deadline: Instant) {
+    pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Tick, deadline: Tick) {
         let latest = self.commands.back().map(|sent| sent.deadline);
         self.commands.push_back(Sent {
             is_expired: is_owed || !matches!(item, Item::Request(_)),
@@ -257,7 +252,7 @@ impl Unanswered {
     }
 
     /// Returns the earliest deadline of an open vote.
-    pub(crate) fn next_deadline(&mut self) -> Option<Instant> {
+    pub(crate) fn next_deadline(&mut self) -> Option<Tick> {
         while self
             .commands
             .get(self.expired)
@@ -274,7 +269,7 @@ impl Unanswered {
 
     /// Calls `give_up` with each request that has an open vote and whose deadline is over at `now`,
     /// and with the time that it had. After that, the vote is no longer open.
-    pub(crate) fn expire(&mut self, now: Instant, mut give_up: impl FnMut(&Request, Duration)) {
+    pub(crate) fn expire(&mut self, now: Tick, mut give_up: impl FnMut(&Request, Duration)) {
         let first = self.expired.min(self.commands.len());
         for sent in self.commands.range_mut(first..) {
             let is_over = sent.is_expired || sent.deadline <= now;
@@ -285,7 +280,7 @@ impl Unanswered {
                 && !mem::replace(&mut sent.is_expired, true)
                 && let Item::Request(request) = &sent.item
             {
-                give_up(request, sent.deadline.saturating_duration_since(sent.at));
+                give_up(request, sent.deadline.since(sent.at));
             }
         }
     }
@@ -308,15 +303,15 @@ pub(crate) struct Liveness {
     round_trip: RoundTrip,
     /// Only the reply to a command that was sent after this time is measured. It is the time of the
     /// last measurement, so that many commands in flight are measured once, or of a stall.
-    measured_at: Instant,
+    measured_at: Tick,
     limits: Limits,
     /// Set if the limits are the lowest ones, as for most masters.
     is_near: bool,
     /// The time when the last byte came. A later send replaces this time if no other command was
     /// unanswered.
-    last_byte: Instant,
+    last_byte: Tick,
     /// The time when the last whole reply came. A send that replaces `last_byte` also replaces it.
-    last_reply: Instant,
+    last_reply: Tick,
     /// How long no byte had come when the oldest unanswered command was sent. Cleared by the next
     /// byte.
     silence: Duration,
@@ -332,9 +327,9 @@ pub(crate) struct Liveness {
 #[derive(Clone, Copy, Debug)]
 struct Judgement {
     /// The time at which a deadline was found to be over.
-    until: Instant,
+    until: Tick,
     /// The time at which all deadlines up to `until` are judged.
-    from: Instant,
+    from: Tick,
 }
 
 impl Liveness {
@@ -343,7 +338,7 @@ impl Liveness {
     /// have come while this process was frozen.
     const IDLE: Duration = Duration::from_secs(1);
 
-    pub(crate) fn new(node_timeout: NodeTimeout, round_trip: Duration, now: Instant) -> Self {
+    pub(crate) fn new(node_timeout: NodeTimeout, round_trip: Duration, now: Tick) -> Self {
         let round_trip = RoundTrip::first(round_trip);
         Self {
             node_timeout,
@@ -366,30 +361,30 @@ impl Liveness {
     }
 
     /// Notes that a command is sent while no other is unanswered.
-    pub(crate) fn begin(&mut self, now: Instant) {
-        let silence = now.saturating_duration_since(self.last_byte);
+    pub(crate) fn begin(&mut self, now: Tick) {
+        let silence = now.since(self.last_byte);
         self.restart(now);
         self.silence = silence;
     }
 
     /// Notes that a whole reply came, or that a command is sent for which earlier silence does not
     /// count.
-    pub(crate) fn restart(&mut self, now: Instant) {
+    pub(crate) fn restart(&mut self, now: Tick) {
         (self.last_byte, self.last_reply) = (now, now);
         self.silence = Duration::ZERO;
         (self.is_forgiven, self.is_silent) = (false, false);
     }
 
     /// Notes that bytes came, even if they do not complete a reply.
-    pub(crate) fn on_bytes(&mut self, now: Instant) {
+    pub(crate) fn on_bytes(&mut self, now: Tick) {
         self.last_byte = now;
         self.silence = Duration::ZERO;
         self.is_silent = false;
     }
 
     /// Returns whether no byte has come for so long that the connection counts as idle.
-    pub(crate) fn is_idle(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.last_byte) >= Self::IDLE
+    pub(crate) fn is_idle(&self, now: Tick) -> bool {
+        now.since(self.last_byte) >= Self::IDLE
     }
 
     /// Returns how long the connection was silent before the oldest unanswered command, if it
@@ -401,12 +396,12 @@ impl Liveness {
     /// Measures a reply that came at `now`, to a command that was sent at `sent`, unless another
     /// reply was measured meanwhile. Returns whether the node timeout has changed.
     #[inline]
-    fn measure(&mut self, sent: Instant, now: Instant) -> bool {
+    fn measure(&mut self, sent: Tick, now: Tick) -> bool {
         if sent < self.measured_at {
             return false;
         }
         self.measured_at = now;
-        self.round_trip.add(now.saturating_duration_since(sent));
+        self.round_trip.add(now.since(sent));
         let is_near = self.round_trip.timeout() <= self.node_timeout.least();
         if is_near && self.is_near {
             return false; // saves time
@@ -433,10 +428,10 @@ impl Liveness {
     /// Masters that send faster than this process reads get up to one node timeout more.
     pub(crate) fn judge_deadline(
         &mut self,
-        due: Instant,
-        now: Instant,
+        due: Tick,
+        now: Tick,
         has_unread: bool,
-    ) -> Option<Instant> {
+    ) -> Option<Tick> {
         let timeout = self.timeout();
         if let Some(judgement) = self.judgement.take_if(|old| due <= old.from) {
             if now >= judgement.from && (!has_unread || now >= judgement.from + timeout) {
@@ -448,28 +443,26 @@ impl Liveness {
         self.forgive_stall(due, now);
         self.judgement = Some(Judgement {
             until: now,
-            from: now + now.saturating_duration_since(due).min(timeout),
+            from: now + now.since(due).min(timeout),
         });
         None
     }
 
     /// Returns when a deadline at `due` is judged.
-    pub(crate) fn judged_at(&self, due: Instant) -> Instant {
+    pub(crate) fn judged_at(&self, due: Tick) -> Tick {
         self.judgement
             .map_or(due, |judgement| due.max(judgement.from))
     }
 
     /// Returns when the master counts as silent if nothing more comes. If it does already, returns
     /// when to give the connection up.
-    fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Tick {
         let limit = match self.silence() {
             Some(_) => self.limits.silence / NodeTimeout::SILENT_TIMEOUTS,
             None if self.is_silent => self.limits.end,
             None => self.limits.silence,
         };
-        let silence = self.last_byte.checked_add(limit)?;
-        let progress = self.last_reply.checked_add(self.limits.progress)?;
-        Some(silence.min(progress))
+        (self.last_byte + limit).min(self.last_reply + self.limits.progress)
     }
 
     /// Calls [`restart`](Self::restart) if this process was stalled until long after `due`. Replies
@@ -477,8 +470,8 @@ impl Liveness {
     ///
     /// At most one stall is forgiven between two replies. Even a process that is always late must
     /// give up a silent master.
-    fn forgive_stall(&mut self, due: Instant, now: Instant) {
-        let was_stalled = now.saturating_duration_since(due) >= self.limits.timeout / 2;
+    fn forgive_stall(&mut self, due: Tick, now: Tick) {
+        let was_stalled = now.since(due) >= self.limits.timeout / 2;
         if was_stalled {
             self.measured_at = now;
         }

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -20,7 +20,10 @@ use super::{
     request::Request,
 };
 use crate::{
-    core::vote::{Failure, SlotVote},
+    core::{
+        time::tick::Tick,
+        vote::{Failure, SlotVote},
+    },
     master::observer::{MasterObserver, outcome_word},
     panics::{caught, shielded},
 };
@@ -225,7 +228,7 @@ impl Mailbox {
     /// Casts the vote of the master on `request`. `now` was read after the vote was known. The
     /// caller must hold no mutex, because the vote may wake a task. If code of the program panics
     /// here, the supervisor panics later.
-    pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Instant) {
+    pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Tick) {
         let vote = vote.into();
         let outcome = outcome_word(&vote.vote);
         let keep = |panic| self.keep(panic);
@@ -315,7 +318,7 @@ mod tests {
     struct Payload(Arc<Mailbox>, Arc<AtomicU64>);
 
     impl VoteCounter for Panics {
-        fn count(&self, _: usize, _: SlotVote, _: Instant) {
+        fn count(&self, _: usize, _: SlotVote, _: Tick) {
             panic_any(Payload(self.0.clone(), self.1.clone()));
         }
 

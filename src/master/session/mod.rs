@@ -1,12 +1,6 @@
 //! The session with one master: the commands for it, and the connections that carry them.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::Arc,
-    task::Context,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, mem, sync::Arc, task::Context, time::Duration};
 
 use self::{
     link::{Item, Link},
@@ -20,7 +14,7 @@ use crate::{
     clock,
     core::{
         restart::{DataLoss, Sign},
-        time::rounded,
+        time::{rounded, tick::Tick},
         vote::{Failure, Vote},
     },
     panics::shielded,
@@ -73,7 +67,7 @@ pub(crate) struct Session {
     /// before the requests in `posts`.
     late: VecDeque<Arc<Request>>,
     /// The end of the quarantine, if there is one.
-    quarantined_until: Option<Instant>,
+    quarantined_until: Option<Tick>,
     /// The current connection. If there is none, this is what is left of the last one.
     pub(crate) link: Link,
 }
@@ -166,7 +160,7 @@ impl Session {
     /// Called while there is no connection. Drops the releases that the master is no longer owed.
     /// Gives up the requests that have waited for a node timeout, except during the very first
     /// dial. Returns when to call this method again.
-    pub(crate) fn expire_unconnected(&mut self) -> Option<Instant> {
+    pub(crate) fn expire_unconnected(&mut self) -> Option<Tick> {
         let master = self.master();
         let mut next = None;
         if self.mailbox.node_timeout().is_some() {
@@ -233,7 +227,7 @@ impl Session {
 
     /// Returns when to send, to end the quarantine or to call [`expire`](Self::expire) next, if no
     /// post and no reply comes first.
-    pub(crate) fn next_wake(&mut self) -> Option<Instant> {
+    pub(crate) fn next_wake(&mut self) -> Option<Tick> {
         let mut next = self.link.next_deadline();
         if self.has_backlog() {
             next = next.into_iter().chain(self.next_of_backlog()).min();
@@ -244,14 +238,14 @@ impl Session {
 
     /// Judges a deadline at `due` that is over. Returns the time up to which deadlines may be
     /// judged: see [`Liveness`](link::Liveness::judge_deadline).
-    pub(crate) fn judge_deadline(&mut self, due: Instant) -> Option<Instant> {
+    pub(crate) fn judge_deadline(&mut self, due: Tick) -> Option<Tick> {
         let (now, has_unread) = (clock::monotonic(), self.link.has_unread);
         self.link.liveness.judge_deadline(due, now, has_unread)
     }
 
     /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
     /// master has been silent for too long.
-    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+    pub(crate) fn expire(&mut self, now: Tick) -> bool {
         let (mailbox, liveness) = (&self.mailbox, &self.link.liveness);
         let (round_trip, silence) = (liveness.round_trip(), liveness.silence());
         self.link.sent.expire(now, |request, after| {
@@ -297,7 +291,7 @@ impl Session {
     }
 
     /// Fails the requests that wait, but for releases that must be sent.
-    fn fail_waiting(&mut self, now: Instant) {
+    fn fail_waiting(&mut self, now: Tick) {
         let why: Arc<str> = "it has left earlier commands unanswered for too long".into();
         for request in mem::take(&mut self.posts.requests) {
             if request.is_owed_to(self.master()) {
@@ -315,7 +309,7 @@ impl Session {
     }
 
     /// Takes out the oldest request, if it has waited for too long at `now`.
-    fn next_overdue(&mut self, now: Instant) -> Option<Arc<Request>> {
+    fn next_overdue(&mut self, now: Tick) -> Option<Arc<Request>> {
         let oldest = self.posts.requests.front()?;
         let is_overdue = self.send_by(oldest) <= now;
         is_overdue.then(|| self.posts.requests.pop_front())?
@@ -326,7 +320,7 @@ impl Session {
         connection: &mut impl Transmit,
         request: Arc<Request>,
         is_owed: bool,
-        now: Instant,
+        now: Tick,
     ) {
         if self.watches(&request) {
             connection.send_caching();
@@ -336,7 +330,7 @@ impl Session {
         self.link.push(Item::Request(request), is_owed, now);
     }
 
-    fn next_of_backlog(&self) -> Option<Instant> {
+    fn next_of_backlog(&self) -> Option<Tick> {
         let waiting = self.posts.requests.front();
         let waiting = waiting.map(|request| self.send_by(request));
         let late = self.late.front();
@@ -348,13 +342,13 @@ impl Session {
 
     /// Returns when a waiting `request` is given up: one node timeout after its post, or after the
     /// connection came into use if that was later.
-    fn send_by(&self, request: &Request) -> Instant {
+    fn send_by(&self, request: &Request) -> Tick {
         request.posted.max(self.link.began) + self.link.liveness.timeout()
     }
 
     /// Returns when a late `release` gets a failed vote, so that its caller can go on. The release
     /// itself still waits to be sent.
-    fn confirmed_by(&self, release: &Request) -> Instant {
+    fn confirmed_by(&self, release: &Request) -> Tick {
         self.send_by(release) + self.config.connect_timeout
     }
 
@@ -398,13 +392,13 @@ impl Session {
         given_up
     }
 
-    fn fail(&self, request: &Request, failure: Failure, now: Instant) {
+    fn fail(&self, request: &Request, failure: Failure, now: Tick) {
         self.mailbox.cast(request, Vote::Fail(failure), now);
     }
 
     /// Casts a failed vote on a request that was not sent, because it has waited for too long, or
     /// because too many requests wait already.
-    fn fail_unsent(&self, request: &Request, now: Instant) {
+    fn fail_unsent(&self, request: &Request, now: Tick) {
         let why = "not sent: too many commands are unanswered";
         self.fail(request, Failure::Unreachable(why.into()), now);
     }
@@ -423,7 +417,7 @@ impl Session {
     }
 
     /// Ends the quarantine, if it is over at `now`, and reports this. Returns whether it ended now.
-    pub(crate) fn end_quarantine(&mut self, now: Instant) -> bool {
+    pub(crate) fn end_quarantine(&mut self, now: Tick) -> bool {
         let end = self.quarantined_until.take_if(|until| *until <= now);
         if end.is_some() {
             self.mailbox.observer().on(MasterEvent::VotesAgain);
@@ -433,15 +427,15 @@ impl Session {
     }
 
     /// Returns how long after `now` the quarantine ends, if it has not ended.
-    fn quarantine_left(&self, now: Instant) -> Option<Duration> {
-        let left = self.quarantined_until?.saturating_duration_since(now);
+    fn quarantine_left(&self, now: Tick) -> Option<Duration> {
+        let left = self.quarantined_until?.since(now);
         (!left.is_zero()).then_some(left)
     }
 
     /// Begins a quarantine that lasts until the locks that the master may have forgotten have
     /// expired. The first dial after a loss of data finds a sign of it, such as a new run id. Later
     /// dials find only the record of the loss, which is no news.
-    fn begin_quarantine(&mut self, loss: DataLoss, now: Instant) {
+    fn begin_quarantine(&mut self, loss: DataLoss, now: Tick) {
         let left = self.config.quarantine_length.saturating_sub(loss.age);
         if left.is_zero() {
             return;

@@ -1,14 +1,12 @@
 //! Releases that a master must still get after their votes have been cast.
 
-use std::{
-    collections::VecDeque,
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use super::request::Request;
-use crate::{clock, core::wait::pauses::Backoff};
+use crate::{
+    clock,
+    core::{time::tick::Tick, wait::pauses::Backoff},
+};
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
 /// fails, or that has no reply when the connection breaks, moves to the end.
@@ -27,7 +25,7 @@ pub(crate) struct Owed {
     /// The number of pauses since the last success.
     failures: u32,
     /// The end of the pause after an error reply.
-    retry_at: Option<Instant>,
+    retry_at: Option<Tick>,
     /// Set once the log has said that releases were given up. Cleared when no release is owed.
     is_logged: bool,
 }
@@ -56,13 +54,13 @@ impl Owed {
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
-    pub(crate) fn next_wake(&self, master: usize) -> Option<Instant> {
+    pub(crate) fn next_wake(&self, master: usize) -> Option<Tick> {
         let until = self.releases.front()?.votes_to.owed_until(master);
         Some(until.unwrap_or_else(clock::monotonic))
     }
 
     /// Drops the oldest releases, up to the first one that is still owed to `master` at `now`.
-    pub(crate) fn expire(&mut self, master: usize, now: Instant) {
+    pub(crate) fn expire(&mut self, master: usize, now: Tick) {
         while let Some(oldest) = self.releases.front()
             && !is_owed(oldest, master, now)
         {
@@ -73,12 +71,7 @@ impl Owed {
 
     /// Returns the next release to send to `master`, if one may be sent now. At most `window`
     /// commands may be unanswered. Half of that number is left to new requests.
-    pub(crate) fn next(
-        &mut self,
-        master: usize,
-        now: Instant,
-        window: usize,
-    ) -> Option<Arc<Request>> {
+    pub(crate) fn next(&mut self, master: usize, now: Tick, window: usize) -> Option<Arc<Request>> {
         let limit = self.limit.unwrap_or(usize::MAX).min(window / 2).max(1);
         if self.in_flight >= limit || self.retry_at.is_some_and(|at| now < at) {
             return None;
@@ -94,7 +87,7 @@ impl Owed {
 
     /// Returns the time at which the pause after an error reply is over. Returns `None` if there
     /// was no pause, if no release is kept, or if a release is unanswered.
-    pub(crate) fn next_send(&self) -> Option<Instant> {
+    pub(crate) fn next_send(&self) -> Option<Tick> {
         self.retry_at
             .filter(|_| self.in_flight == 0 && !self.is_empty())
     }
@@ -109,7 +102,7 @@ impl Owed {
 
     /// Notes that a release was answered with an error. Begins a pause if none is under way.
     /// `was_owed` is set if [`next`](Self::next) returned the release.
-    pub(crate) fn failed(&mut self, was_owed: bool, now: Instant, random: u64) {
+    pub(crate) fn failed(&mut self, was_owed: bool, now: Tick, random: u64) {
         if was_owed {
             self.in_flight = self.in_flight.saturating_sub(1);
         }
@@ -131,7 +124,7 @@ impl Owed {
 }
 
 /// Returns whether `release` is still owed to `master` at `now`.
-pub(crate) fn is_owed(release: &Request, master: usize, now: Instant) -> bool {
+pub(crate) fn is_owed(release: &Request, master: usize, now: Tick) -> bool {
     let until = release.votes_to.owed_until(master);
     until.is_some_and(|until| until > now)
 }
@@ -156,11 +149,11 @@ mod tests {
     struct OwedAtFirst(AtomicBool);
 
     impl VoteCounter for OwedAtFirst {
-        fn count(&self, _: usize, _: SlotVote, _: Instant) {
+        fn count(&self, _: usize, _: SlotVote, _: Tick) {
             self.0.store(true, Ordering::Relaxed);
         }
 
-        fn owed_until(&self, _: usize) -> Option<Instant> {
+        fn owed_until(&self, _: usize) -> Option<Tick> {
             let is_voted = self.0.load(Ordering::Relaxed);
             (!is_voted).then(|| clock::monotonic() + Duration::from_secs(60))
         }

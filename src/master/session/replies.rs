@@ -1,6 +1,6 @@
 //! Matches the replies of a master to the commands that were sent.
 
-use std::{mem, panic::resume_unwind, sync::Arc, time::Instant};
+use std::{mem, panic::resume_unwind, sync::Arc};
 
 use super::Session;
 use crate::{
@@ -8,6 +8,7 @@ use crate::{
     core::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
+        time::tick::Tick,
         vote::{Failure, Verb, Vote, server_error::ServerError},
     },
     master::{
@@ -21,7 +22,7 @@ impl Session {
     /// Handles the reply to the oldest command, and casts the vote that the reply means. `now` was
     /// read after the reply came. Fails if no command is unanswered, if `reply` cannot be a reply
     /// to the oldest one, or if `reply` says that the master has become a replica.
-    pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Instant) -> Result<(), Arc<str>> {
+    pub(crate) fn on_reply(&mut self, reply: &Reply<'_>, now: Tick) -> Result<(), Arc<str>> {
         let sent = self.link.pop(now)?;
         let request = match &sent.item {
             Item::Request(request) => request,
@@ -142,7 +143,7 @@ impl Session {
 
     /// Handles the confirmation of a change of a subscription. Fails if the oldest command does not
     /// change the subscription to `channel`.
-    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Instant) -> Result<(), Arc<str>> {
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Tick) -> Result<(), Arc<str>> {
         // The command is checked before it is removed. A command of another kind must stay, because
         // its own reply may still come.
         match self.link.sent.oldest() {
@@ -169,7 +170,7 @@ impl Session {
     /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
     /// server has not executed the command, because it does not know the script, or denies the
     /// plain command that was sent instead of the script.
-    pub(crate) fn resend(&mut self, now: Instant) -> Option<Arc<Request>> {
+    pub(crate) fn resend(&mut self, now: Tick) -> Option<Arc<Request>> {
         self.link.liveness.restart(now);
         self.link.sent.resend(self.mailbox.reports_changes())
     }

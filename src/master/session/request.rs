@@ -1,10 +1,12 @@
 //! A request to masters, and the receiver of their votes on it.
 
-use std::{fmt, sync::OnceLock, time::Instant};
+use std::{fmt, sync::OnceLock};
 
 use smallvec::SmallVec;
 
-use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVote};
+use crate::core::{
+    kind::script::Script, protocol::command::Command, time::tick::Tick, vote::SlotVote,
+};
 
 /// The receiver of the votes on one [`Request`].
 ///
@@ -18,7 +20,7 @@ use crate::core::{kind::script::Script, protocol::command::Command, vote::SlotVo
 /// timeout.
 pub(crate) trait VoteCounter: Send + Sync {
     /// Counts a vote of `master`. `now` is a time that was read after the vote was known.
-    fn count(&self, master: usize, vote: SlotVote, now: Instant);
+    fn count(&self, master: usize, vote: SlotVote, now: Tick);
 
     /// Wakes the tasks that wait for the votes. Called after each vote, when its consequences are
     /// in effect.
@@ -31,7 +33,7 @@ pub(crate) trait VoteCounter: Send + Sync {
     /// Returns the time until which the command is owed to `master`, or `None` if it is not owed.
     /// If the master cannot be reached now, an owed command is sent later, even after its vote. At
     /// the returned time, the key that the command would delete on the master has expired.
-    fn owed_until(&self, _master: usize) -> Option<Instant> {
+    fn owed_until(&self, _master: usize) -> Option<Tick> {
         None
     }
 }
@@ -41,14 +43,14 @@ pub(crate) struct Request<C: ?Sized = dyn VoteCounter> {
     pub(crate) command: Command,
     /// The time of the post. The node timeout of each master begins later, when the command is
     /// sent.
-    pub(crate) posted: Instant,
+    pub(crate) posted: Tick,
     /// The encoded command, which is the same for all masters. The first send creates it.
     pub(crate) encoded: OnceLock<Encoded>,
     pub(crate) votes_to: C,
 }
 
 impl<C> Request<C> {
-    pub(crate) fn new(command: Command, posted: Instant, votes_to: C) -> Self {
+    pub(crate) fn new(command: Command, posted: Tick, votes_to: C) -> Self {
         Self {
             command,
             posted,

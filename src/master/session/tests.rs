@@ -24,7 +24,7 @@ use crate::{
             connection_name::ConnectionName,
         },
         restart::{DataLoss, Quarantine, Sign},
-        time::NodeTimeout,
+        time::{NodeTimeout, tick::Tick},
         vote::{
             SlotVote, Verb, Vote,
             lists::{Membership, Roster},
@@ -166,22 +166,22 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
         }))
     };
     let (mailbox, supervisor) = MasterSpec::from_stream("redis://late", connect).open(0, &config());
-    let supervising = tokio::spawn(supervisor);
     let votes = Votes::default();
     let command = command(Kind::Mutex, Verb::Acquire, 1);
     let request = Arc::new(Request::new(command, monotonic(), votes.clone()));
     assert!(mailbox.post(request).is_none());
-    sleep(TIMEOUT * 2).await;
+    tokio::join!(supervisor, async {
+        sleep(TIMEOUT * 2).await;
+        mailbox.abandon();
+    });
     assert_eq!(*votes.0.lock(), [Vote::Grant]);
-    mailbox.abandon();
-    supervising.await.unwrap();
 }
 
 #[derive(Clone, Default)]
 struct Votes(Arc<Mutex<Vec<Vote>>>);
 
 impl VoteCounter for Votes {
-    fn count(&self, _: usize, vote: SlotVote, _: Instant) {
+    fn count(&self, _: usize, vote: SlotVote, _: Tick) {
         self.0.lock().push(vote.vote);
     }
 }
@@ -191,7 +191,7 @@ impl VoteCounter for Votes {
 struct LateSocket {
     stream: DuplexStream,
     /// The time of the last command.
-    sent: Option<Instant>,
+    sent: Option<Tick>,
     late_reads: usize,
 }
 
@@ -431,7 +431,7 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
         while !poll(&mut session, &mut wire) {
             ByHand::pass(Duration::from_millis(1));
         }
-        assert_eq!(monotonic() - start, TIMEOUT * timeouts);
+        assert_eq!(monotonic().since(start), TIMEOUT * timeouts);
         let late = Failure::TimedOut {
             after: TIMEOUT,
             round_trip: Duration::ZERO,
@@ -780,7 +780,7 @@ impl Transmit for FakeWire {
 }
 
 struct Counted {
-    at: Instant,
+    at: Tick,
     is_owed: AtomicBool,
     votes: Mutex<u32>,
 }
@@ -788,11 +788,11 @@ struct Counted {
 struct Counter(Arc<Counted>);
 
 impl VoteCounter for Counter {
-    fn count(&self, _: usize, _: SlotVote, _: Instant) {
+    fn count(&self, _: usize, _: SlotVote, _: Tick) {
         *self.0.votes.lock() += 1;
     }
 
-    fn owed_until(&self, _: usize) -> Option<Instant> {
+    fn owed_until(&self, _: usize) -> Option<Tick> {
         let is_owed = self.0.is_owed.load(Ordering::Relaxed);
         is_owed.then(|| self.0.at + OWED)
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::START;
 use crate::core::{
-    time::lease::LeaseTime,
+    time::tick::LeaseTick,
     vote::{
         Failure, Refusal, Slot, SlotVote, Verb, Vote,
         quorum::{Outcome, Quorum},
@@ -44,7 +44,7 @@ pub(in crate::explore) fn decided(
     quorum: &Quorum,
     votes: impl Iterator<Item = (usize, Cast)>,
 ) -> Decision {
-    let start = LeaseTime::some();
+    let start = LeaseTick::some();
     let mut round = Round::open(verb, quorum, start, Some(start + Duration::from_secs(1)));
     for (master, cast) in votes {
         let refused = |refusal| SlotVote::from(Vote::Refuse(refusal));

@@ -1,0 +1,81 @@
+//! Times as numbers of nanoseconds. `Instant` and `Duration` cost several times as much.
+
+use std::{marker::PhantomData, ops::Add, time::Duration};
+
+/// A time on one clock: the number of nanoseconds since [`ORIGIN`](Self::ORIGIN) before the first
+/// look at the clock. The arithmetic saturates. There is no subtraction, because a remainder that
+/// wraps around would be an endless lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Time<C>(u64, PhantomData<C>);
+
+/// The monotonic clock, which stands still while the machine is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Monotonic {}
+
+/// The clock of leases: the monotonic clock plus the time for which the machine was suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Leases {}
+
+/// A time on the monotonic clock.
+pub(crate) type Tick = Time<Monotonic>;
+
+/// A time on the clock of leases.
+pub(crate) type LeaseTick = Time<Leases>;
+
+impl<C: Copy> Time<C> {
+    /// The time of the first look at the clock, about 73 years. So there are earlier times, and
+    /// times of the next 500 years.
+    pub(crate) const ORIGIN: u64 = 1 << 61;
+
+    pub(crate) const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos, PhantomData)
+    }
+
+    pub(crate) fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the time since `earlier`, or zero if `earlier` is later than this time.
+    pub(crate) fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+
+    /// Returns the time that is `time` before this one.
+    pub(crate) fn before(self, time: Duration) -> Self {
+        Self::from_nanos(self.0.saturating_sub(nanos(time)))
+    }
+}
+
+impl Tick {
+    /// Converts this time to the clock of leases. The machine was suspended for the time `slept`.
+    pub(crate) fn with(self, slept: Duration) -> LeaseTick {
+        LeaseTick::from_nanos(self.0) + slept
+    }
+}
+
+impl LeaseTick {
+    /// Converts this time to the monotonic clock.
+    pub(crate) fn without(self, slept: Duration) -> Tick {
+        Tick::from_nanos(self.0).before(slept)
+    }
+}
+
+impl<C: Copy> Add<Duration> for Time<C> {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self::from_nanos(self.0.saturating_add(nanos(time)))
+    }
+}
+
+#[cfg(test)]
+impl<C: Copy> Time<C> {
+    /// Returns an arbitrary time. The times in the tables of tests are relative to it.
+    pub(crate) fn some() -> Self {
+        Self::from_nanos(Self::ORIGIN)
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
