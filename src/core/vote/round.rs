@@ -236,6 +236,9 @@ impl Round {
     }
 
     fn verdict(&self) -> Outcome {
+        if !self.has_slots {
+            return self.quorum.verdict(iter::once(self.done), self.unanswered);
+        }
         let yes = self.slots().map(|slot| self.done_for(slot));
         self.quorum.verdict(yes, self.unanswered())
     }

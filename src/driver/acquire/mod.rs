@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
         match result {
             Ok(level) => {
                 let claim = &level.claim;
-                let won = (claim.validity(), claim.fencing_token(), claim.slot());
+                let won = || (claim.validity(), claim.fencing_token(), claim.slot());
                 observer.acquired(name, &self.span, won);
             }
             Err(error) => observer.not_acquired(name, &self.span, error),

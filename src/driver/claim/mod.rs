@@ -151,7 +151,7 @@ impl Claim {
         let has_begun = self.has_hold_begun.swap(true, Ordering::Relaxed);
         let mut hold = (!has_begun).then(|| {
             let lock = &self.terms.lock_id;
-            observer.open_hold(lock, self.fencing_token(), self.slot())
+            observer.open_hold(lock, || (self.fencing_token(), self.slot()))
         });
         let mut locked = self.lock(); // declared after `hold`: unlocked before `hold` is dropped
         let due = locked.take_step(|claim, step| {

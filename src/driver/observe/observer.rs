@@ -60,15 +60,16 @@ impl LockObserver {
         debug_span!(target: LOCK, "acquire", lock = %name, %kind, outcome = field::Empty)
     }
 
+    /// Logs that the lock was won. `won` reads the claim, and is called only if someone wants to
+    /// see the event.
     pub(in crate::driver) fn acquired(
         &self,
         name: &str,
         call: &Span,
-        (validity, fencing_token, slot): (Duration, Option<u64>, Option<Slot>),
+        won: impl Fn() -> (Duration, Option<u64>, Option<Slot>),
     ) {
-        let slot = slot.map(Slot::shown);
         call.in_scope(
-            || debug!(target: LOCK, lock = %name, validity = ?rounded(validity), fencing_token, slot, "lock acquired"),
+            || debug!(target: LOCK, lock = %name, validity = ?rounded(won().0), fencing_token = won().1, slot = won().2.map(Slot::shown), "lock acquired"),
         );
     }
 
@@ -82,15 +83,15 @@ impl LockObserver {
         record_since(since, waits);
     }
 
-    /// Returns a span for a hold of `lock`.
+    /// Returns a span for a hold of `lock`. `won` reads the claim, and is called only if someone
+    /// wants to see the span.
     pub(in crate::driver) fn open_hold(
         &self,
         lock: &LockId,
-        fencing_token: Option<u64>,
-        slot: Option<Slot>,
+        won: impl Fn() -> (Option<u64>, Option<Slot>),
     ) -> HoldSpan {
-        let (name, kind, slot) = (lock.name(), lock.kind(), slot.map(Slot::shown));
-        let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token, slot, end = field::Empty);
+        let (name, kind) = (lock.name(), lock.kind());
+        let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token = won().0, slot = won().1.map(Slot::shown), end = field::Empty);
         HoldSpan {
             span: (!span.is_disabled()).then(|| Arc::new(span)),
             since: now_if_metered(),

@@ -37,6 +37,10 @@ impl Session {
             request.votes_to.take_text(master, text);
         }
         let vote = request.command.vote(reply);
+        if !vote.vote.is_failure() && !sent.is_owed && !self.link.is_unfit {
+            self.mailbox.cast(request, vote, now); // says nothing new about the master
+            return Ok(());
+        }
         let checked = check_role(reply);
         // The health is updated before the vote is cast, so that a caller whose round ends sees the
         // new health.
