@@ -15,14 +15,16 @@ use std::pin::Pin;
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{self, ScriptAs, encode, encoded, push_word},
+    encode::{self, ScriptAs, encode, encoded},
     resp::{is_push, reply},
     wire::Wire,
 };
 use crate::{
     clock,
     core::{
-        kind::script::Script, protocol::command::Reply, time::tick::Tick,
+        kind::script::Script,
+        protocol::{command::Reply, native::NativeRelease},
+        time::tick::Tick,
         vote::server_error::ServerError,
     },
     master::{
@@ -131,21 +133,24 @@ impl RedisConnection {
 
 impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
-        let out = self.wire.out();
-        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
-            && let Some((key, token)) = request.command.plain_release()
-        {
-            return native.encode(key, token.bytes(&mut None), out);
-        }
-        let encode = || encoded(&request.command, out);
-        let encoded = request.encoded.get_or_init(encode);
-        if let Some(script) = encoded.script
-            && !self.scripts.iter().any(|sent| ptr::eq(*sent, script))
-        {
-            self.scripts.push(script);
-            encode::encode_command(&request.command, ScriptAs::Text, out);
-        } else {
-            out.extend_from_slice(&encoded.bytes);
+        let (command, out) = (&request.command, self.wire.out());
+        let native = self.native.filter(|_| !self.is_native_refused);
+        let native = native.filter(|_| command.plain_release().is_some());
+        let first = (request.encoded).get_or_init(|| encoded(command, native, out));
+        let another; // for a master with another native release than the first one
+        let encoded = match first.native == native {
+            true => first,
+            false => {
+                another = encoded(command, native, out);
+                &another
+            }
+        };
+        match encoded.script {
+            Some(script) if !self.scripts.iter().any(|sent| ptr::eq(*sent, script)) => {
+                self.scripts.push(script);
+                encode::encode_command(command, ScriptAs::Text, out);
+            }
+            _ => out.extend_from_slice(&encoded.bytes),
         }
     }
 
@@ -164,53 +169,6 @@ impl Transmit for RedisConnection {
 
     fn has_input(&self) -> bool {
         self.wire.has_input()
-    }
-}
-
-/// A command that deletes a key if the key holds a given value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NativeRelease {
-    /// `DELEX key IFEQ token`, in Redis since version 8.4.
-    Delex,
-    /// `DELIFEQ key token`, in Valkey since version 9.0.
-    Delifeq,
-}
-
-impl NativeRelease {
-    pub(super) const ALL: [Self; 2] = [Self::Delex, Self::Delifeq];
-
-    /// Returns the name of the command. If only the name is sent, without arguments, the reply
-    /// shows whether the server has the command.
-    pub(super) fn name(self) -> &'static [u8] {
-        match self {
-            Self::Delex => b"DELEX",
-            Self::Delifeq => b"DELIFEQ",
-        }
-    }
-
-    /// Returns whether `reply` can be the reply to this command. Other replies do not prove a
-    /// release.
-    pub(super) fn has(self, reply: &Reply<'_>) -> bool {
-        match (self, reply) {
-            (_, Reply::Int(0 | 1)) => true,
-            // Each command has its own error for a key of another type.
-            (Self::Delex, Reply::Error(error)) => !error.starts_with("WRONGTYPE"),
-            (Self::Delifeq, Reply::Error(error)) => !error.starts_with("ERR Key should be"),
-            (_, Reply::Int(_) | Reply::Nil | Reply::Ok | Reply::Other | Reply::Text(_)) => false,
-        }
-    }
-
-    /// Appends the command. The words that never change are ready bytes, because the command is
-    /// encoded anew for each master.
-    pub(super) fn encode(self, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
-        let [first, then]: [&[u8]; 2] = match self {
-            Self::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],
-            Self::Delifeq => [b"*3\r\n$7\r\nDELIFEQ\r\n", b""],
-        };
-        out.extend_from_slice(first);
-        push_word(out, key);
-        out.extend_from_slice(then);
-        push_word(out, token);
     }
 }
 

@@ -8,7 +8,7 @@ use ::redis::Value;
 use super::sentinel::Inquiry;
 use super::{
     address::Address,
-    connection::{CACHING, NativeRelease, RedisConnection},
+    connection::{CACHING, RedisConnection},
     connector::Connector,
     encode::encode,
     endpoint::Endpoint,
@@ -17,7 +17,7 @@ use super::{
 use crate::{
     clock,
     core::{
-        protocol::command::Reply,
+        protocol::{command::Reply, native::NativeRelease},
         vote::server_error::{Meaning, ServerError},
     },
     master::connect_error::{ConnectError, Progress, in_time},

@@ -5,7 +5,10 @@ use std::{fmt, sync::OnceLock};
 use smallvec::SmallVec;
 
 use crate::core::{
-    kind::script::Script, protocol::command::Command, time::tick::Tick, vote::SlotVote,
+    kind::script::Script,
+    protocol::{command::Command, native::NativeRelease},
+    time::tick::Tick,
+    vote::SlotVote,
 };
 
 /// The receiver of the votes on one [`Request`].
@@ -44,7 +47,7 @@ pub(crate) struct Request<C: ?Sized = dyn VoteCounter> {
     /// The time of the post. The node timeout of each master begins later, when the command is
     /// sent.
     pub(crate) posted: Tick,
-    /// The encoded command, which is the same for all masters. The first send creates it.
+    /// The encoded command, which is the same for nearly all masters. The first send creates it.
     pub(crate) encoded: OnceLock<Encoded>,
     pub(crate) votes_to: C,
 }
@@ -77,9 +80,12 @@ impl<C: ?Sized> fmt::Debug for Request<C> {
     }
 }
 
-/// A command as bytes, for masters that have its script. The bytes are the same for all masters.
-/// Only a long command, such as one for a lock with a long name, needs an allocation.
+/// A command as bytes, for masters that have its script. The bytes are the same for all masters that
+/// have the same native release. Only a long command, such as one for a lock with a long name, needs
+/// an allocation.
 pub(crate) struct Encoded {
+    /// The native release of the masters, if the command is encoded as such.
+    pub(crate) native: Option<NativeRelease>,
     /// The script that a master must have.
     pub(crate) script: Option<&'static Script>,
     pub(crate) bytes: SmallVec<[u8; 240]>,
