@@ -662,7 +662,7 @@ impl VoteCounter for AnswerBox {
     fn count(&self, master: usize, vote: SlotVote, _now: Tick) {
         assert_eq!(master, 0);
         let note = std::mem::take(&mut *self.note.lock());
-        let _ = self.answers.send((now(), vote.vote, note)); // a later vote may have no receiver
+        let _ = self.answers.send((now(), vote.into_vote(), note)); // a later vote may have no receiver
     }
 
     fn take_text(&self, _master: usize, text: &str) {

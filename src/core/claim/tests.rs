@@ -721,7 +721,7 @@ impl Case {
         let at = self.start.with(millis(self.at + self.slept));
         round
             .borrow_mut()
-            .count_vote(master, SlotVote { vote, slot }, at);
+            .count_vote(master, SlotVote::new(vote, slot), at);
         let Some(ttl) = ttl else {
             return;
         };

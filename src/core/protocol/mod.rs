@@ -7,6 +7,6 @@ pub(crate) mod connection_name;
 pub(crate) mod identity;
 pub(crate) mod name;
 pub(crate) mod native;
-pub(in crate::core) mod reply;
+pub(crate) mod reply;
 pub(crate) mod table;
 pub(crate) mod words;

@@ -5,7 +5,39 @@ use std::time::Duration;
 use super::command::{Command, Reply};
 use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote, held_report::HeldReport};
 
+/// A reply that grants a command, and says nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PlainGrant {
+    /// The reply to SET.
+    Ok,
+    /// The reply 1 of a script.
+    One,
+    /// No reply is so plain: a grant of this command has a slot or a text.
+    None,
+}
+
+impl PlainGrant {
+    #[inline]
+    pub(crate) fn is(self, reply: &Reply<'_>) -> bool {
+        match self {
+            Self::Ok => matches!(reply, Reply::Ok),
+            Self::One => matches!(reply, Reply::Int(1)),
+            Self::None => false,
+        }
+    }
+}
+
 impl Command {
+    /// Returns the reply that grants this command, and says nothing else.
+    pub(crate) fn plain_grant(&self) -> PlainGrant {
+        match self.verb() {
+            _ if self.is_set() => PlainGrant::Ok,
+            Verb::Inspect | Verb::Probe => PlainGrant::None,
+            _ if self.is_acquisition() && self.lock_id.kind().spec().has_slots => PlainGrant::None,
+            _ => PlainGrant::One,
+        }
+    }
+
     /// Returns the vote that `reply` means.
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
         if let Reply::Int(slot) = reply
@@ -17,7 +49,7 @@ impl Command {
             // slot, they would grant it.
             let slot = slot.filter(|slot| slot.number() <= self.lock_id.permits());
             let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
-            return SlotVote { vote, slot };
+            return SlotVote::new(vote, slot);
         }
         self.vote_without_slot(reply).into()
     }
@@ -118,6 +150,34 @@ mod tests {
     };
 
     #[test]
+    fn a_plain_grant_is_what_its_reply_means() {
+        let (mut plain, mut others) = (0, Vec::new());
+        for (kind, verb) in Kind::ALL
+            .iter()
+            .flat_map(|kind| Verb::ALL.map(|verb| (*kind, verb)))
+        {
+            for command in [command(kind, verb, 1), fenced(kind, verb, 1)] {
+                let reply = match command.plain_grant() {
+                    PlainGrant::Ok => Reply::Ok,
+                    PlainGrant::One => Reply::Int(1),
+                    PlainGrant::None => {
+                        others.push((kind, verb));
+                        continue;
+                    }
+                };
+                plain += 1;
+                assert!(command.plain_grant().is(&reply));
+                assert_eq!(command.vote(&reply), SlotVote::GRANT, "{kind:?} {verb:?}");
+            }
+        }
+        others.retain(|(_, verb)| !matches!(verb, Verb::Inspect | Verb::Probe));
+        let is_of_slot = |(kind, verb): &(Kind, Verb)| {
+            *kind == Kind::Semaphore && matches!(verb, Verb::Acquire | Verb::Heal)
+        };
+        assert!(plain > 50 && others.iter().all(is_of_slot), "{others:?}");
+    }
+
+    #[test]
     fn fenced_vote_table() {
         use Verb::{Acquire, Extend, Heal, Release};
         let held = |left: Option<u64>| Vote::Refuse(Refusal::held(left.map(Duration::from_millis)));
@@ -159,7 +219,7 @@ mod tests {
             (Release, Reply::Text("kind".into()), Vote::nonsense()),
         ] {
             assert_eq!(
-                fenced(Kind::Mutex, verb, 1).vote(&reply).vote,
+                fenced(Kind::Mutex, verb, 1).vote(&reply).into_vote(),
                 vote,
                 "{verb:?} {reply:?}"
             );
@@ -168,7 +228,7 @@ mod tests {
             let vote = |text: &'static str| {
                 fenced(kind, Acquire, 1)
                     .vote(&Reply::Text(text.into()))
-                    .vote
+                    .into_vote()
             };
             assert_eq!(vote("stale 5"), stale(5));
             assert_eq!(vote("skew 5"), skewed(5));
@@ -176,7 +236,7 @@ mod tests {
         // A lock that is not fenced has no candidate, so this reply makes no sense.
         let text = Reply::Text("stale 5".into());
         assert_eq!(
-            command(Kind::Mutex, Acquire, 1).vote(&text).vote,
+            command(Kind::Mutex, Acquire, 1).vote(&text).into_vote(),
             Vote::nonsense()
         );
     }
@@ -268,14 +328,14 @@ mod tests {
                 Vote::Refuse(Refusal::OtherKind),
             ),
         ] {
-            let counted = command(Kind::Fair, verb, 1).vote(&reply).vote;
+            let counted = command(Kind::Fair, verb, 1).vote(&reply).into_vote();
             assert_eq!(counted, vote, "{verb:?} {reply:?}");
         }
         // The commands of a mutex that is not fenced never get a text.
         assert_eq!(
             command(Kind::Mutex, Acquire, 1)
                 .vote(&Reply::Text("kind".into()))
-                .vote,
+                .into_vote(),
             Vote::nonsense()
         );
     }
@@ -285,7 +345,7 @@ mod tests {
         let text = format!("held 250 1 0 {}", "é".repeat(100_000));
         let vote = command(Kind::Fair, Verb::Acquire, 1)
             .vote(&Reply::Text(text.into()))
-            .vote;
+            .into_vote();
         assert!(vote.to_string().len() < 600, "{vote}");
     }
 
@@ -356,7 +416,7 @@ mod tests {
             (Release, Reply::Other, Vote::nonsense()),
         ] {
             assert_eq!(
-                command(Kind::Mutex, verb, 1).vote(&reply).vote,
+                command(Kind::Mutex, verb, 1).vote(&reply).into_vote(),
                 vote,
                 "{verb:?} {reply:?}"
             );
@@ -384,7 +444,7 @@ mod tests {
                 assert!(matches!(
                     command(Kind::Mutex, verb, 1)
                         .vote(&Reply::Error(text.into()))
-                        .vote,
+                        .into_vote(),
                     Vote::Fail(Failure::Rejected(_))
                 ));
             }

@@ -40,6 +40,11 @@ impl<C: Copy> Time<C> {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// Returns the whole microseconds since `earlier`, as [`since`](Self::since) counts.
+    pub(crate) fn micros_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0) / 1_000
+    }
+
     /// Returns the time that is `time` before this one.
     pub(crate) fn before(self, time: Duration) -> Self {
         Self::from_nanos(self.0.saturating_sub(nanos(time)))

@@ -98,17 +98,38 @@ impl Slot {
     }
 }
 
-/// A vote, with the slot that it grants.
+/// A vote, with the slot that it grants. It is small, because most votes are grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SlotVote {
-    pub(crate) vote: Vote,
+    /// The vote, or `None` for a grant.
+    other: Option<Box<Vote>>,
     /// The slot that is granted. `None` if the lock has no slots, or if nothing is granted.
     pub(crate) slot: Option<Slot>,
 }
 
+impl SlotVote {
+    pub(crate) const GRANT: Self = Self {
+        other: None,
+        slot: None,
+    };
+
+    pub(crate) fn new(vote: Vote, slot: Option<Slot>) -> Self {
+        let other = (!vote.is_grant()).then(|| Box::new(vote));
+        Self { other, slot }
+    }
+
+    pub(crate) fn vote(&self) -> &Vote {
+        self.other.as_deref().unwrap_or(&Vote::Grant)
+    }
+
+    pub(crate) fn into_vote(self) -> Vote {
+        self.other.map_or(Vote::Grant, |vote| *vote)
+    }
+}
+
 impl From<Vote> for SlotVote {
     fn from(vote: Vote) -> Self {
-        Self { vote, slot: None }
+        Self::new(vote, None)
     }
 }
 

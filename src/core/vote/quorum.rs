@@ -86,11 +86,9 @@ impl Quorum {
         open: MasterSet,
     ) -> Outcome {
         let is_won = |yes| self.has_majority_of_every_set(yes);
-        if is_won(open) {
-            Outcome::Pending
-        } else if yes.clone().any(is_won) {
+        if yes.clone().any(is_won) {
             Outcome::Won
-        } else if yes.any(|yes| is_won(yes | open)) {
+        } else if is_won(open) || yes.any(|yes| is_won(yes | open)) {
             Outcome::Pending
         } else {
             Outcome::NoMajority

@@ -49,7 +49,7 @@ impl Round {
             verb,
             start,
             limit,
-            cast: iter::repeat_n(None, unanswered.len()).collect(),
+            cast: SmallVec::from_elem(None, unanswered.len()),
             unanswered,
             done: MasterSet::NONE,
             has_slots: false,
@@ -96,8 +96,8 @@ impl Round {
         let counts_late = may_turn || self.outcome == Outcome::Won;
         let is_late_answer = |cast: &CastVote| counts_late && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
-            let latency = now.since(self.start);
-            self.set(master, vote.into(), latency);
+            let micros = now.micros_since(self.start);
+            self.set(master, CastVote::after(vote, micros));
         }
         if self.outcome == Outcome::Pending {
             self.outcome = match self.verdict() {
@@ -122,12 +122,12 @@ impl Round {
         let slot = if vote.is_grant() { self.slot() } else { None };
         if let Some(Some(cast)) = self.cast.get(master) {
             let latency = cast.latency();
-            self.set(master, SlotVote { vote, slot }, latency);
+            self.set(master, CastVote::new(SlotVote::new(vote, slot), latency));
         }
     }
 
-    fn set(&mut self, master: usize, vote: SlotVote, latency: Duration) {
-        let (this, cast) = (MasterSet::only(master), CastVote::new(vote, latency));
+    fn set(&mut self, master: usize, cast: CastVote) {
+        let this = MasterSet::only(master);
         self.unanswered = self.unanswered - this;
         self.done = self.done - this;
         if self.verb.is_done(cast.vote()) {
@@ -283,10 +283,16 @@ pub(crate) struct CastVote {
 
 impl CastVote {
     pub(crate) fn new(vote: impl Into<SlotVote>, latency: Duration) -> Self {
-        let SlotVote { vote, slot } = vote.into();
-        let micros = u32::try_from(latency.as_micros()).unwrap_or(u32::MAX);
+        let micros = u64::try_from(latency.as_micros());
+        Self::after(vote, micros.unwrap_or(u64::MAX))
+    }
+
+    /// Returns a vote that came `micros` microseconds after the start of its round.
+    fn after(vote: impl Into<SlotVote>, micros: u64) -> Self {
+        let SlotVote { other, slot } = vote.into();
+        let micros = u32::try_from(micros).unwrap_or(u32::MAX);
         Self {
-            other: (!vote.is_grant()).then(|| Box::new(vote)),
+            other,
             micros: NonZeroU32::MIN.saturating_add(micros),
             slot,
         }
@@ -421,7 +427,7 @@ mod tests {
         for (master, slot) in slots.iter().enumerate() {
             let slot = Slot::new(*slot);
             let vote = Vote::Grant;
-            round.count_vote(master, SlotVote { vote, slot }, round.start());
+            round.count_vote(master, SlotVote::new(vote, slot), round.start());
         }
         round
     }
@@ -593,7 +599,7 @@ mod tests {
             for micros in [0, 1_000_000, u32::MAX - 1] {
                 let latency = Duration::from_micros(micros.into());
                 let (expected, vote) = ((&vote, slot, latency), vote.clone());
-                let cast = CastVote::new(SlotVote { vote, slot }, latency);
+                let cast = CastVote::new(SlotVote::new(vote, slot), latency);
                 assert_eq!((cast.vote(), cast.slot, cast.latency()), expected);
             }
         }

@@ -323,10 +323,7 @@ mod tests {
     #[test]
     fn the_slot_that_a_master_granted_is_shown() {
         let slot = Slot::new(7);
-        let grant = |slot| SlotVote {
-            vote: Vote::Grant,
-            slot,
-        };
+        let grant = |slot| SlotVote::new(Vote::Grant, slot);
         let cast = [grant(slot), grant(None)].map(|vote| Some(CastVote::new(vote, Duration::ZERO)));
         let mut votes = votes(&[None, None]);
         votes.cast = cast.into();

@@ -49,7 +49,7 @@ impl VoteCounter for Arc<Extension> {
     fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         // Other failures than the deciding one have no consequences, so the claim need not be
         // locked.
-        let is_answer = vote.vote.is_answer();
+        let is_answer = vote.vote().is_answer();
         let (effect, outcome) = self
             .round
             .count_and_look(master, vote, now, |round, before| {
@@ -322,8 +322,8 @@ impl HealVoteCounter {
 
 impl VoteCounter for HealVoteCounter {
     fn count(&self, master: usize, vote: SlotVote, _now: Tick) {
-        let (is_done, may_be_done) = (vote.vote.is_grant(), vote.vote.may_have_slot());
-        self.round.note_heal(master, vote.vote);
+        let (is_done, may_be_done) = (vote.vote().is_grant(), vote.vote().may_have_slot());
+        self.round.note_heal(master, vote.into_vote());
         let Some(claim) = self.claim.upgrade().filter(|_| !is_done) else {
             return;
         };

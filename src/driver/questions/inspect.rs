@@ -37,7 +37,7 @@ impl VoteCounter for Arc<PendingInspection> {
 
     fn count(&self, master: usize, vote: SlotVote, now: Tick) {
         let is_seen = self.seen.lock().get(master).is_some_and(Option::is_some);
-        let vote = match vote.vote {
+        let vote = match vote.vote() {
             Vote::Grant if !is_seen => Vote::nonsense().into(),
             Vote::Grant | Vote::Refuse(_) | Vote::Fail(_) => vote,
         };

@@ -13,6 +13,11 @@ use crate::core::protocol::command::Reply;
 
 /// Reads the reply to a lock command.
 pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
+    match frame {
+        b"+OK\r\n" => return Reply::Ok, // the usual replies
+        b":1\r\n" => return Reply::Int(1),
+        _ => {}
+    }
     let Some((kind, line)) = frame
         .strip_suffix(b"\r\n")
         .and_then(|line| line.split_first())

@@ -103,9 +103,12 @@ impl Link {
     /// has no deadline.
     #[inline]
     pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) -> bool {
+        if !self.liveness.measures(sent.at) || sent.is_resent || sent.is_owed {
+            return false;
+        }
         let unnoticed = sent.deadline + self.liveness.timeout() / 2;
         let is_stalled = !sent.is_expired && unnoticed <= now;
-        !is_stalled && !sent.is_resent && !sent.is_owed && self.liveness.measure(sent.at, now)
+        !is_stalled && self.liveness.measure(sent.at, now)
     }
 
     /// Returns whether the connection counts as idle and has no unanswered command.
@@ -393,13 +396,15 @@ impl Liveness {
         (self.silence >= Self::IDLE).then_some(self.silence)
     }
 
-    /// Measures a reply that came at `now`, to a command that was sent at `sent`, unless another
-    /// reply was measured meanwhile. Returns whether the node timeout has changed.
-    #[inline]
+    /// Returns whether the reply to a command that was sent at `sent` may be measured: no other
+    /// reply was measured meanwhile.
+    fn measures(&self, sent: Tick) -> bool {
+        sent >= self.measured_at
+    }
+
+    /// Measures a reply that came at `now`, to a command that was sent at `sent`. Returns whether
+    /// the node timeout has changed.
     fn measure(&mut self, sent: Tick, now: Tick) -> bool {
-        if sent < self.measured_at {
-            return false;
-        }
         self.measured_at = now;
         self.round_trip.add(now.since(sent));
         let is_near = self.round_trip.timeout() <= self.node_timeout.least();

@@ -230,7 +230,7 @@ impl Mailbox {
     /// here, the supervisor panics later.
     pub(crate) fn cast(&self, request: &Request, vote: impl Into<SlotVote>, now: Tick) {
         let vote = vote.into();
-        let outcome = outcome_word(&vote.vote);
+        let outcome = outcome_word(vote.vote());
         let keep = |panic| self.keep(panic);
         caught(|| request.votes_to.count(self.master, vote, now)).unwrap_or_else(keep);
         caught(|| request.votes_to.wake()).unwrap_or_else(keep);

@@ -36,8 +36,8 @@ impl Session {
         if let Reply::Text(text) = reply {
             request.votes_to.take_text(master, text);
         }
-        let vote = request.command.vote(reply);
-        if !vote.vote.is_failure() && !sent.is_owed && !self.link.is_unfit {
+        let vote = request.vote(reply);
+        if !vote.vote().is_failure() && !sent.is_owed && !self.link.is_unfit {
             self.mailbox.cast(request, vote, now); // says nothing new about the master
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Session {
         // The health is updated before the vote is cast, so that a caller whose round ends sees the
         // new health.
         let noted = caught(|| {
-            if vote.vote.is_failure() && (sent.is_owed || request.is_owed_to(master)) {
+            if vote.vote().is_failure() && (sent.is_owed || request.is_owed_to(master)) {
                 let random = clock::random_u64();
                 self.owed.failed(sent.is_owed, now, random);
                 self.owe(request.clone());
@@ -53,7 +53,7 @@ impl Session {
                 self.owed.succeeded();
             }
             match &checked {
-                Ok(()) => self.note_fitness(request.command.verb(), &vote.vote),
+                Ok(()) => self.note_fitness(request.command.verb(), vote.vote()),
                 Err(why) => self.config.health.ends(master, why),
             }
         });

@@ -6,7 +6,11 @@ use smallvec::SmallVec;
 
 use crate::core::{
     kind::script::Script,
-    protocol::{command::Command, native::NativeRelease},
+    protocol::{
+        command::{Command, Reply},
+        native::NativeRelease,
+        reply::PlainGrant,
+    },
     time::tick::Tick,
     vote::SlotVote,
 };
@@ -49,12 +53,14 @@ pub(crate) struct Request<C: ?Sized = dyn VoteCounter> {
     pub(crate) posted: Tick,
     /// The encoded command, which is the same for nearly all masters. The first send creates it.
     pub(crate) encoded: OnceLock<Encoded>,
+    plain_grant: PlainGrant,
     pub(crate) votes_to: C,
 }
 
 impl<C> Request<C> {
     pub(crate) fn new(command: Command, posted: Tick, votes_to: C) -> Self {
         Self {
+            plain_grant: command.plain_grant(),
             command,
             posted,
             encoded: OnceLock::new(),
@@ -64,6 +70,15 @@ impl<C> Request<C> {
 }
 
 impl<C: VoteCounter + ?Sized> Request<C> {
+    /// Returns the vote that `reply` means. Nearly all replies are plain grants.
+    #[inline]
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
+        match self.plain_grant.is(reply) {
+            true => SlotVote::GRANT,
+            false => self.command.vote(reply),
+        }
+    }
+
     /// Returns whether the command must still be sent to `master` after a vote of that master was
     /// cast, such as a failure.
     pub(crate) fn is_owed_to(&self, master: usize) -> bool {

@@ -182,7 +182,7 @@ struct Votes(Arc<Mutex<Vec<Vote>>>);
 
 impl VoteCounter for Votes {
     fn count(&self, _: usize, vote: SlotVote, _: Tick) {
-        self.0.lock().push(vote.vote);
+        self.0.lock().push(vote.into_vote());
     }
 }
 

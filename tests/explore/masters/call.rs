@@ -12,7 +12,7 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    vote::{Refusal, Slot, SlotVote, Verb, Vote},
+    vote::{Refusal, Slot, Verb, Vote},
 };
 
 /// A command of a client, and the options that the models need.
@@ -74,9 +74,9 @@ impl Masters {
             Answered::Status(text) if text == "OK" => Reply::Ok,
             _ => Reply::Other,
         };
-        let SlotVote { vote, slot } = command.vote(&reply);
-        match vote {
-            Vote::Grant => Cast::Granted(slot.map_or(0, Slot::number) as u8),
+        let vote = command.vote(&reply);
+        match vote.vote() {
+            Vote::Grant => Cast::Granted(vote.slot.map_or(0, Slot::number) as u8),
             Vote::Refuse(Refusal::Stale { counter }) => Cast::Stale((counter - START) as u32),
             Vote::Refuse(Refusal::Skewed { .. }) => Cast::Skewed,
             Vote::Refuse(_) => Cast::Refused,

@@ -51,10 +51,7 @@ pub(in crate::explore) fn decided(
         let vote = match cast {
             Cast::None => continue,
             Cast::Failed => Vote::Fail(Failure::timed_out(Duration::ZERO)).into(),
-            Cast::Granted(slot) => SlotVote {
-                vote: Vote::Grant,
-                slot: Slot::new(slot.into()),
-            },
+            Cast::Granted(slot) => SlotVote::new(Vote::Grant, Slot::new(slot.into())),
             Cast::Refused => refused(Refusal::held(None)),
             Cast::Skewed => refused(Refusal::Skewed {
                 clock: Duration::ZERO,
