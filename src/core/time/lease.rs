@@ -156,6 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::core::time::tick::Tick;
 
     const ONE_PERCENT: Drift = Drift { ppm: 10_000 };
 
@@ -184,11 +185,26 @@ mod tests {
         assert_eq!(most.allowance(Duration::MAX), Duration::MAX);
         assert_eq!(most.outlasting(Duration::MAX).duration(), Ttl::MOST);
         let start = LeaseTick::some();
+        // No TTL is so long, but neither the allowance nor the end of a lease would wrap around.
+        let until = |drift| Lease::new(start, Ttl(u64::MAX), drift).until();
+        assert_eq!(until(most), start);
+        assert_eq!(until(Drift { ppm: 0 }), LeaseTick::from_nanos(u64::MAX));
         assert!(!Lease::new(start, Ttl(0), ONE_PERCENT).is_valid(start));
         assert_eq!(
             Lease::new(start, Ttl(1), ONE_PERCENT).remaining(start),
             Duration::ZERO
         );
+    }
+
+    /// The process has run for a century, and the machine was suspended for as long.
+    #[test]
+    fn the_longest_lease_fits() {
+        let (century, drift) = (Ttl::MOST * 100, Drift { ppm: 0 });
+        let start = (Tick::some() + century).with(century);
+        let ttl = Ttl::whole(Ttl::MOST).unwrap();
+        let lease = Lease::new(start, ttl, drift);
+        assert_eq!(lease.remaining(start), drift.usable(ttl));
+        assert!(!lease.is_valid(start + drift.usable(ttl)));
     }
 
     #[test]

@@ -84,3 +84,56 @@ impl<C: Copy> Time<C> {
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAST: u64 = u64::MAX;
+    const SOME: u64 = Tick::ORIGIN;
+
+    fn at(nanos: u64) -> Tick {
+        Tick::from_nanos(nanos)
+    }
+
+    #[test]
+    fn sums_saturate() {
+        let too_long = Duration::from_nanos(LAST) + Duration::from_nanos(1);
+        for (time, before, after) in [
+            (Duration::ZERO, SOME, SOME),
+            (Duration::from_nanos(1), SOME - 1, SOME + 1),
+            (Duration::from_nanos(SOME), 0, 2 * SOME),
+            (Duration::from_nanos(LAST - SOME), 0, LAST),
+            (Duration::from_nanos(LAST), 0, LAST),
+            (too_long, 0, LAST),
+            (Duration::MAX, 0, LAST),
+        ] {
+            let moved = (at(SOME).before(time), at(SOME) + time);
+            assert_eq!(moved, (at(before), at(after)), "{time:?}");
+        }
+    }
+
+    #[test]
+    fn remainders_are_never_below_zero() {
+        for (earlier, later) in [(SOME, SOME), (SOME, SOME + 2_999), (0, LAST)] {
+            let (nanos, earlier, later) = (later - earlier, at(earlier), at(later));
+            assert_eq!(later.since(earlier), Duration::from_nanos(nanos));
+            assert_eq!(later.micros_since(earlier), nanos / 1_000);
+            assert_eq!(earlier.since(later), Duration::ZERO);
+            assert_eq!(earlier.micros_since(later), 0);
+        }
+    }
+
+    #[test]
+    fn a_conversion_between_clocks_is_undone_by_the_other_one() {
+        for slept in [0, 1, SOME] {
+            let time = Duration::from_nanos(slept);
+            for nanos in [0, SOME, LAST - slept] {
+                assert_eq!(at(nanos).with(time).nanos(), nanos + slept);
+                assert_eq!(at(nanos).with(time).without(time), at(nanos));
+            }
+        }
+        let most = at(SOME).with(Duration::MAX);
+        assert_eq!((most.nanos(), most.without(Duration::MAX)), (LAST, at(0)));
+    }
+}
