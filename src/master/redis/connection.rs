@@ -242,3 +242,37 @@ fn on_push(frame: &[u8], session: &mut Session, now: Tick) -> Result<(), Arc<str
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::empty;
+
+    use super::*;
+    use crate::core::{kind::Kind, protocol::command::fixture::command, vote::Verb};
+
+    /// The request keeps the bytes for the master to which it is sent first.
+    #[test]
+    fn masters_with_different_native_releases_share_a_request() {
+        let release = || command(Kind::Mutex, Verb::Release, 0);
+        let shared = || Request::new(release(), Tick::some(), ());
+        let sent = |native, request: &Request| {
+            let wire = Wire::of_given(empty());
+            let mut connection = RedisConnection::new(wire, Duration::ZERO, false, native);
+            connection.scripts.extend(release().words().script); // otherwise the text is sent
+            connection.send(request);
+            String::from_utf8(connection.wire.out().clone()).unwrap()
+        };
+        let [delex, delifeq] = NativeRelease::ALL.map(Some);
+        let natives = [None, delex, delifeq];
+        let alone = natives.map(|native| sent(native, &shared()));
+        for (bytes, name) in alone.iter().zip(["EVALSHA", "DELEX", "DELIFEQ"]) {
+            assert_eq!(bytes.split("\r\n").nth(2), Some(name));
+        }
+        for first in 0..natives.len() {
+            let request = shared();
+            for at in [first, 0, 1, 2, 1, 0] {
+                assert_eq!(sent(natives[at], &request), alone[at], "{first} {at}");
+            }
+        }
+    }
+}
