@@ -103,7 +103,7 @@ impl Link {
     /// has no deadline.
     #[inline]
     pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) -> bool {
-        if !self.liveness.measures(sent.at) || sent.is_resent || sent.is_owed {
+        if sent.at < self.liveness.measured_at || sent.is_resent || sent.is_owed {
             return false;
         }
         let unnoticed = sent.deadline + self.liveness.timeout() / 2;
@@ -394,12 +394,6 @@ impl Liveness {
     /// counted as idle then and is still silent.
     pub(crate) fn silence(&self) -> Option<Duration> {
         (self.silence >= Self::IDLE).then_some(self.silence)
-    }
-
-    /// Returns whether the reply to a command that was sent at `sent` may be measured: no other
-    /// reply was measured meanwhile.
-    fn measures(&self, sent: Tick) -> bool {
-        sent >= self.measured_at
     }
 
     /// Measures a reply that came at `now`, to a command that was sent at `sent`. Returns whether
