@@ -98,8 +98,11 @@ mod clock;
 mod core;
 mod driver;
 mod face;
+mod home;
+mod machine;
 mod master;
 mod meter;
+mod observe;
 mod panics;
 
 #[cfg(test)]

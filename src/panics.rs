@@ -8,7 +8,7 @@ use std::{
 
 /// Runs `step`, which may call code of the program. Returns the panic, if there is one.
 ///
-/// Few places need this function. Elsewhere, a panic may end a task of a coordinator. The end of
+/// Few places need this function. Elsewhere, a panic may end the task of a coordinator. The end of
 /// the task closes the coordinator, but every open vote is cast first, so that no call waits
 /// forever.
 pub(crate) fn caught<T>(step: impl FnOnce() -> T) -> thread::Result<T> {

@@ -19,7 +19,6 @@
 //! | `vote` | votes, majorities and rounds |
 //! | `time` | TTL, drift and validity, the times of renewals, timeouts, and outages |
 //! | `wait` | the wait before another attempt, the order of waiters, and whether a waiter can win |
-//! | `claim` | a claim on a lock: its phases, the commands that it makes, and how votes change it |
 //! | `view` | what programs see of locks, of their waiters and of masters |
 //! | `restart` | when a master that may have lost locks may vote again |
 //! | `hash` | a hash of texts that is the same in all programs |
@@ -27,7 +26,6 @@
 //! | `config_error` | why a setting or a name is refused |
 //! | `error` | the errors of calls |
 
-pub(crate) mod claim;
 pub(crate) mod config;
 pub(crate) mod config_error;
 pub(crate) mod error;

@@ -8,18 +8,16 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread,
     time::Duration,
 };
 
-use futures::future::{Either, select};
+use futures::future::{Either, join, select};
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, sync::watch, task::AbortHandle};
+use tokio::{runtime::Handle, sync::watch};
 
 use super::{
     live_round::LiveRound,
     masters::{Masters, supervise},
-    observe::observer::LockObserver,
     renewer::Renewer,
     rights::KnownRights,
     time::{Signal, Timers},
@@ -33,28 +31,28 @@ use crate::{
     core::{
         config::Config,
         error::AcquireError,
-        protocol::client_name::ClientName,
-        time::tick::{LeaseTick, Tick},
+        protocol::{client_name::ClientName, command::Command, name::LockId},
+        time::tick::LeaseTick,
         view::health::MasterHealth,
-        vote::{Verb, obstacle::Obstacle, round::Round},
+        vote::{Verb, obstacle::Obstacle, round::Round, votes::Votes},
         wait::reach::Reach,
     },
-    master::{HealthBoard, Mailbox, Supervisor},
+    machine::Machine,
+    master::{HealthBoard, Shared, Supervisor},
+    observe::observer::LockObserver,
     panics::shielded,
 };
 
 /// The driver of a coordinator: the parts that its calls, acquisitions and claims share. Dropping
-/// this value ends the background tasks.
+/// this value ends the background task.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) owners: Arc<Owners>,
     pub(crate) masters: Masters,
     pub(crate) timers: Timers,
-    pub(crate) observer: Arc<LockObserver>,
-    pub(crate) renewer: Arc<Renewer>,
+    pub(crate) machine: Arc<Shared>,
     pub(crate) rights: KnownRights,
-    pub(crate) pending_releases: Arc<PendingReleases>,
     pub(crate) timestamps: Timestamps,
     pub(crate) local_waiters: LocalWaiters,
     /// All waiters of the coordinator share this value.
@@ -63,40 +61,38 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Starts the background tasks on `runtime`. The tasks end after the last coordinator, lock and
+    /// Starts the background task on `runtime`. The task ends after the last coordinator, lock and
     /// guard are dropped. Before a supervisor ends, it delivers everything that was posted to it.
     pub(crate) fn start(
         config: Config,
         owners: Arc<Owners>,
-        masters: Masters,
-        supervised: Vec<(Arc<Mailbox>, Supervisor)>,
+        machine: Arc<Shared>,
+        supervisors: Vec<Supervisor>,
         runtime: &Handle,
     ) -> Arc<Self> {
-        let renewer = Arc::<Renewer>::default();
-        let (supervisors, renewing) = (supervise(supervised), renewer.clone().run());
+        let busy = machine.clone();
+        let is_busy = move || busy.lock(|machine| machine.is_busy());
+        let renewer = Renewer::new(machine.clone());
+        let task = join(supervise(supervisors, is_busy), renewer.run());
+        let task = async move {
+            task.await;
+        };
         #[cfg(test)]
-        let (supervisors, renewing) = (Process::adopt(supervisors), Process::adopt(renewing));
-        let (ends_with_supervisors, alive) = watch::channel(());
-        let timers_end = TimersEnd(Some(ends_with_supervisors));
-        let task = runtime.spawn(async move {
-            let _end = timers_end; // dropped after the supervisors have ended
-            supervisors.await;
-        });
-        let end = EndOnPanic(task.abort_handle());
+        let task = Process::adopt(task);
+        let (ends_with_task, alive) = watch::channel(());
+        let timers_end = TimersEnd(Some(ends_with_task));
         runtime.spawn(async move {
-            let _end = end;
-            renewing.await;
+            let _end = timers_end; // dropped after the supervisors have ended
+            task.await;
         });
         Arc::new(Self {
             owners,
-            masters,
+            masters: Masters::new(machine.clone()),
             timers: Timers::new(runtime, alive),
-            observer: Arc::new(LockObserver::new(config.label.clone())),
+            machine,
             local_waiters: LocalWaiters::new(config.waiters_poll),
             config,
-            renewer,
             rights: KnownRights::default(),
-            pending_releases: Arc::default(),
             timestamps: Timestamps::default(),
             reach: Mutex::default(),
             is_closed: AtomicBool::new(false),
@@ -113,7 +109,7 @@ impl Context {
 
     /// Returns whether this process was forked from the one that has the tasks. A call looks here
     /// or at [`check_open`](Self::check_open) before it locks a mutex: see
-    /// [`HomeProcess`](super::time::home::HomeProcess).
+    /// [`HomeProcess`](crate::home::HomeProcess).
     pub(crate) fn is_forked(&self) -> bool {
         self.timers.home.is_parent()
     }
@@ -125,7 +121,7 @@ impl Context {
             return;
         }
         self.local_waiters.wake_all();
-        self.masters.wake_all();
+        self.machine.lock(Machine::wake_all);
     }
 
     /// Waits until all releases are delivered, or until the keys that these releases delete have
@@ -134,7 +130,15 @@ impl Context {
         if self.is_forked() {
             return;
         }
-        self.pending_releases.delivered(&self.timers).await;
+        let check = || {
+            let now = clock::monotonic();
+            let until = self.machine.lock(|machine| machine.rounds.pending_until());
+            match until.filter(|until| now < *until) {
+                None => ControlFlow::Break(()),
+                Some(until) => ControlFlow::Continue(Some(clock::now_at(now) + until.since(now))),
+            }
+        };
+        Signal::wait_for(&self.machine.delivered, &self.timers, check).await;
     }
 
     /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the
@@ -146,10 +150,21 @@ impl Context {
         is_in_time && !self.timers.have_ended()
     }
 
-    /// Opens a round with the verb `verb`. The round begins at `now`, and has no time limit.
-    pub(crate) fn open_round(&self, verb: Verb, now: LeaseTick) -> Arc<LiveRound> {
-        let round = Round::open(verb, self.masters.quorum(), now, None);
-        LiveRound::open(round, &self.observer)
+    /// Returns whether a guard of this coordinator has this lock now.
+    pub(crate) fn holds(&self, lock_id: &LockId) -> bool {
+        self.machine
+            .with(|machine, now| machine.holds(lock_id, now))
+    }
+
+    pub(crate) fn observer(&self) -> &LockObserver {
+        &self.machine.observer
+    }
+
+    /// Asks all masters a question. If there is a `limit`, a majority that answers after that time is
+    /// too late.
+    pub(crate) fn ask(&self, question: Command, limit: Option<Duration>) -> LiveRound {
+        let round = (self.machine).with(|machine, now| machine.ask(question, limit, now));
+        LiveRound::new(&self.machine, round)
     }
 
     /// Returns the state of each master. After a fork, the states are those of a closed coordinator.
@@ -157,14 +172,13 @@ impl Context {
         if self.is_forked() {
             return HealthBoard::closed_states(self.masters.roster(), self.config.label.as_ref());
         }
-        self.masters.health.read()
+        self.masters.health().read()
     }
 
-    /// Returns a round in which every master has failed, for a call [after a
-    /// fork](Self::is_forked).
-    pub(crate) fn closed_round(&self, verb: Verb) -> Arc<LiveRound> {
+    /// Returns votes in which every master has failed, for a call [after a fork](Self::is_forked).
+    pub(crate) fn closed_votes(&self, verb: Verb) -> Votes {
         let round = Round::closed(verb, self.masters.quorum(), clock::now());
-        LiveRound::open(round, &self.observer)
+        Votes::new(self.masters.roster().clone(), round.votes().into(), verb)
     }
 
     /// Waits for an `event` of a round, for at most the [node timeout](Self::node_timeout). Returns
@@ -210,11 +224,11 @@ impl Context {
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {
-            let health = self.masters.health.read();
+            let health = self.masters.health().read();
             let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
             states.join(", ")
         };
-        let observer = &self.observer;
+        let observer = self.observer();
         observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
     }
 
@@ -237,8 +251,7 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         if !self.is_forked() {
-            self.renewer.close();
-            self.masters.abandon();
+            self.machine.lock(Machine::abandon);
         }
     }
 }
@@ -294,55 +307,6 @@ fn uuid(mut bytes: [u8; 16]) -> String {
     text
 }
 
-/// The releases of a coordinator that some masters must still get.
-#[derive(Debug, Default)]
-pub(crate) struct PendingReleases {
-    /// The number of releases, and the latest expiry of the keys that they delete.
-    pending: Mutex<(usize, Option<Tick>)>,
-    done: Signal,
-}
-
-impl PendingReleases {
-    /// Counts a release until the returned value is dropped. The keys that the release deletes
-    /// expire at `keys_until` on the monotonic clock.
-    pub(crate) fn add(self: &Arc<Self>, keys_until: Tick) -> PendingRelease {
-        let mut pending = self.pending.lock();
-        *pending = (pending.0 + 1, pending.1.max(Some(keys_until)));
-        PendingRelease(self.clone())
-    }
-
-    /// Waits until no release is pending, or until all keys that the releases delete have expired.
-    async fn delivered(&self, timers: &Timers) {
-        let check = || {
-            let (count, until) = *self.pending.lock();
-            let now = clock::monotonic();
-            match until.filter(|until| count > 0 && now < *until) {
-                None => ControlFlow::Break(()),
-                Some(until) => ControlFlow::Continue(Some(clock::now_at(now) + until.since(now))),
-            }
-        };
-        self.done.wait(timers, check).await;
-    }
-}
-
-/// A pending release. The posted release contains this value. Both are dropped once every master
-/// has answered, or no longer needs to get the release.
-#[derive(Debug)]
-pub(crate) struct PendingRelease(Arc<PendingReleases>);
-
-impl Drop for PendingRelease {
-    fn drop(&mut self) {
-        let left = {
-            let mut pending = self.0.pending.lock();
-            pending.0 -= 1;
-            pending.0
-        };
-        if left == 0 {
-            self.0.done.notify();
-        }
-    }
-}
-
 /// Ends the timers when it is dropped.
 struct TimersEnd(Option<watch::Sender<()>>);
 
@@ -351,17 +315,5 @@ impl Drop for TimersEnd {
     /// is caught, because this task may already be panicking.
     fn drop(&mut self) {
         shielded(|| drop(self.0.take()));
-    }
-}
-
-/// Ends the supervisors if the renewer panics. The renewer calls code of the program, which may
-/// panic. Without supervisors, the coordinator counts as closed.
-struct EndOnPanic(AbortHandle);
-
-impl Drop for EndOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            self.0.abort();
-        }
     }
 }

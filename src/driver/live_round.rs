@@ -1,96 +1,42 @@
-//! A round while its votes come in, and the tasks that wait for it.
+//! A handle of a round in the machine, and the waits for its votes.
 
-use std::{
-    future::poll_fn,
-    mem,
-    panic::resume_unwind,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Poll, Waker},
-    time::Duration,
-};
-
-use parking_lot::Mutex;
-use smallvec::SmallVec;
+use std::{fmt, future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use crate::{
     clock,
     core::{
-        time::tick::{LeaseTick, Tick},
+        time::tick::LeaseTick,
+        view::inspection::Seen,
         vote::{
-            SlotVote, Vote,
+            MasterSet, Vote,
             quorum::Outcome,
             round::{CastVote, Round},
+            votes::Votes,
         },
     },
-    driver::observe::observer::LockObserver,
-    master::VoteCounter,
-    panics::{caught, shielded},
+    machine::{ClaimId, RoundId, round::RoundEvent},
+    master::Shared,
 };
 
-/// A round that masters vote in. The task that serves the masters casts their votes. If a master is
-/// down, the task that posts the command casts a failure at once.
-#[derive(Debug)]
+/// A handle of a round that masters vote in.
 pub(crate) struct LiveRound {
-    state: Mutex<LiveRoundState>,
-    /// Set if the last vote brought an event that a task waits for. Most votes bring no such event,
-    /// and after these votes the state is not locked a second time.
-    must_wake: AtomicBool,
-    observer: Arc<LockObserver>,
-}
-
-#[derive(Debug)]
-struct LiveRoundState {
-    round: Round,
-    waiting: Waiting,
-}
-
-/// The tasks that wait, each for an event. One task needs no allocation, because usually only one
-/// task waits for the outcome.
-type Waiting = SmallVec<[(RoundEvent, Waker); 1]>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RoundEvent {
-    Decided,
-    /// Every master has voted.
-    Settled,
-    /// A master has voted.
-    Voted,
-}
-
-impl RoundEvent {
-    /// Returns whether the event has come with the last vote.
-    fn has_come(self, round: &Round) -> bool {
-        self == Self::Voted || self.is_over(round)
-    }
-
-    /// Returns whether the event has come, and cannot come again.
-    fn is_over(self, round: &Round) -> bool {
-        match self {
-            Self::Decided => round.outcome() != Outcome::Pending,
-            Self::Settled | Self::Voted => round.is_settled(),
-        }
-    }
+    shared: Arc<Shared>,
+    id: RoundId,
 }
 
 impl LiveRound {
-    pub(crate) fn open(round: Round, observer: &Arc<LockObserver>) -> Arc<Self> {
-        Arc::new(Self {
-            state: Mutex::new(LiveRoundState {
-                round,
-                waiting: SmallVec::new(),
-            }),
-            must_wake: AtomicBool::new(false),
-            observer: observer.clone(),
-        })
+    /// Takes over a reference to the round.
+    pub(crate) fn new(shared: &Arc<Shared>, id: RoundId) -> Self {
+        Self {
+            shared: shared.clone(),
+            id,
+        }
     }
 
     /// Waits until the outcome is certain.
     pub(crate) async fn decided(&self) -> Outcome {
-        self.after(RoundEvent::Decided, || {
-            let outcome = self.read(Round::outcome);
+        self.after(RoundEvent::Decided, |round, _| {
+            let outcome = round.outcome();
             (outcome != Outcome::Pending).then_some(outcome)
         })
         .await
@@ -98,54 +44,72 @@ impl LiveRound {
 
     /// Waits until `master` has voted.
     pub(crate) async fn voted(&self, master: usize) -> Vote {
-        self.until(|| self.read(|round| round.vote(master).cloned()))
+        self.after(RoundEvent::Voted, |round, _| round.vote(master).cloned())
             .await
     }
 
-    /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote.
-    pub(crate) async fn until<T>(&self, look: impl Fn() -> Option<T>) -> T {
+    /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote, with
+    /// the round and the masters that are [undialled](crate::machine::Machine::undialled). The machine is locked
+    /// meanwhile.
+    pub(crate) async fn until<T>(&self, look: impl Fn(&Round, MasterSet) -> Option<T>) -> T {
         self.after(RoundEvent::Voted, look).await
     }
 
     /// Waits until every master has voted. The vote of a master that does not answer in time is a
     /// failure.
     pub(crate) async fn settled(&self) {
-        self.after(RoundEvent::Settled, || {
-            self.read(Round::is_settled).then_some(())
+        self.after(RoundEvent::Settled, |round, _| {
+            round.is_settled().then_some(())
         })
         .await;
     }
 
-    async fn after<T>(&self, event: RoundEvent, look: impl Fn() -> Option<T>) -> T {
+    /// Waits until at least one more master than `known` has voted, or all have.
+    pub(crate) async fn has_more_than(&self, known: usize) {
+        self.until(|round, _| {
+            let count = round.votes_cast().count();
+            (count > known || round.is_settled()).then_some(())
+        })
+        .await;
+    }
+
+    async fn after<T>(
+        &self,
+        event: RoundEvent,
+        look: impl Fn(&Round, MasterSet) -> Option<T>,
+    ) -> T {
         poll_fn(|cx| {
-            let seen = look().or_else(|| {
-                self.wake_after(event, cx.waker().clone());
-                look() // the event may have come before the waker was known
-            });
-            seen.map_or(Poll::Pending, Poll::Ready)
+            self.shared.poll(cx, |machine, waker| {
+                let undialled = machine.undialled();
+                let live = machine.rounds.live(self.id);
+                if let Some(seen) = look(&live.round, undialled) {
+                    return Poll::Ready(seen);
+                }
+                live.wait(event, waker);
+                Poll::Pending
+            })
         })
         .await
     }
 
-    /// Keeps `waker` for `event`, if the event can still come. Cloning or dropping a waker runs
-    /// code of the program. So the caller clones the waker, and a waker that is not kept is dropped
-    /// after the unlock.
-    fn wake_after(&self, event: RoundEvent, waker: Waker) {
-        let mut state = self.state.lock();
-        let is_this =
-            |(known, other): &(RoundEvent, Waker)| *known == event && other.will_wake(&waker);
-        if !event.is_over(&state.round) && !state.waiting.iter().any(is_this) {
-            state.waiting.push((event, waker));
-        }
+    pub(crate) fn votes(&self) -> Votes {
+        let (cast, verb) = self.read(|round| (round.votes().into(), round.verb()));
+        Votes::new(self.shared.roster.clone(), cast, verb)
     }
 
-    pub(crate) fn votes(&self) -> Box<[Option<CastVote>]> {
+    pub(crate) fn cast(&self) -> Box<[Option<CastVote>]> {
         self.read(|round| round.votes().into())
     }
 
     #[inline]
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Round) -> T) -> T {
-        look(&self.state.lock().round)
+        self.shared.lock(|machine| look(machine.rounds.of(self.id)))
+    }
+
+    /// Returns the answers to an inspection.
+    pub(crate) fn seen(&self) -> Vec<Option<Seen>> {
+        self.shared
+            .lock(|machine| machine.rounds.live(self.id).seen().to_vec())
     }
 
     /// Returns the time from the start of the round to `now`.
@@ -157,135 +121,62 @@ impl LiveRound {
         self.read(Round::outcome) == Outcome::Pending
     }
 
-    /// Counts a vote that was read at `now` on the monotonic clock. Then calls `look` with the
-    /// round and with the outcome before the vote, and returns the result of `look`. Does not wake
-    /// the tasks that wait: [`wake`](Self::wake) does that.
-    pub(crate) fn count_and_look<T>(
-        &self,
-        master: usize,
-        vote: SlotVote,
-        now: Tick,
-        look: impl FnOnce(&Round, Outcome) -> T,
-    ) -> T {
-        let now = clock::from_monotonic(now);
-        let mut state = self.state.lock();
-        let before = state.round.outcome();
-        state.round.count_vote(master, vote, now);
-        let seen = look(&state.round, before);
-        let is_decided = state.round.was_decided_after(before);
-        let has_come = |(event, _): &(RoundEvent, Waker)| event.has_come(&state.round);
-        if state.waiting.iter().any(has_come) {
-            self.must_wake.store(true, Ordering::Relaxed);
-        }
-        drop(state);
-        if is_decided {
-            self.record(now);
-        }
-        seen
-    }
-
-    pub(crate) fn observer(&self) -> &LockObserver {
-        &self.observer
-    }
-
     /// Tells the observer that the round is over at `now`.
     pub(crate) fn record(&self, now: LeaseTick) {
-        self.observer.record_round(|| {
+        self.shared.observer.record_round(|| {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
             (verb, outcome, self.elapsed(now))
         });
     }
 
+    /// Opens the span of a renewal of `claim`, if a subscriber wants to see it.
+    pub(crate) fn open_span(&self, claim: ClaimId) {
+        let (observer, id) = (&self.shared.observer, self.id);
+        let hold = (self.shared).lock(|machine| machine.claim_hold(claim));
+        let span = hold.and_then(|(lock, hold)| observer.renewal(lock.name(), &hold));
+        let Some(span) = span else {
+            return;
+        };
+        let decided = (self.shared).lock(|machine| machine.rounds.live(id).keep_span(span));
+        if let Some((outcome, span)) = decided {
+            span.record("outcome", outcome);
+        }
+    }
+
     /// Decides that the round has no majority, unless the round is decided already. Wakes no task,
     /// so only the task that waits for the outcome may call this method.
     pub(crate) fn give_up(&self) {
-        let mut state = self.state.lock();
-        if state.round.outcome() == Outcome::Pending {
-            state.round.give_up();
-            drop(state);
+        let is_given_up = self.shared.lock(|machine| {
+            let round = &mut machine.rounds.live(self.id).round;
+            let is_pending = round.outcome() == Outcome::Pending;
+            if is_pending {
+                round.give_up();
+            }
+            is_pending
+        });
+        if is_given_up {
             self.record(clock::now());
         }
     }
+}
 
-    /// Notes the answer of `master` to the command that puts the key back.
-    pub(crate) fn note_heal(&self, master: usize, vote: Vote) {
-        self.state.lock().round.note_heal(master, vote);
+impl Clone for LiveRound {
+    fn clone(&self) -> Self {
+        self.shared.lock(|machine| machine.rounds.share(self.id));
+        Self::new(&self.shared, self.id)
     }
+}
 
-    /// Wakes the tasks that no longer have to wait.
-    pub(crate) fn wake(&self) {
-        if !self.must_wake.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut state = self.state.lock();
-        self.must_wake.store(false, Ordering::Relaxed);
-        let LiveRoundState { round, waiting } = &mut *state;
-        let mut woken = Waiting::new();
-        for task in mem::take(waiting) {
-            let tasks = if task.0.has_come(round) {
-                &mut woken
-            } else {
-                &mut *waiting
-            };
-            tasks.push(task);
-        }
-        drop(state); // a task that is woken may lock the state at once
-        let mut panicked = None;
-        for (_, waker) in woken {
-            match caught(|| waker.wake()) {
-                Err(panic) if panicked.is_none() => panicked = Some(panic),
-                woken => shielded(|| drop(woken)),
-            }
-        }
-        if let Some(panic) = panicked {
-            resume_unwind(panic); // after all tasks were woken
+impl Drop for LiveRound {
+    fn drop(&mut self) {
+        if !self.shared.home.is_parent() {
+            self.shared.lock(|machine| machine.drop_round(self.id));
         }
     }
 }
 
-impl VoteCounter for Arc<LiveRound> {
-    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
-        self.count_and_look(master, vote, now, |_, _| {});
-    }
-
-    fn wake(&self) {
-        (**self).wake();
-    }
-}
-
-/// Ignores all votes, for requests whose votes do not matter.
-impl VoteCounter for () {
-    fn count(&self, _master: usize, _vote: SlotVote, _now: Tick) {}
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::*;
-    use crate::core::vote::{Verb, quorum::Quorum};
-
-    #[tokio::test]
-    async fn a_round_keeps_no_waker_after_its_last_vote() {
-        let observer = Arc::new(LockObserver::new(None));
-        for event in [RoundEvent::Decided, RoundEvent::Settled, RoundEvent::Voted] {
-            let round = Round::open(Verb::Acquire, &Quorum::of(3), clock::now(), None);
-            let round = LiveRound::open(round, &observer);
-            let is_first = Cell::new(true);
-            // All votes come between the first look and the registration of the waker.
-            let look = || {
-                if !is_first.replace(false) {
-                    return Some(());
-                }
-                for master in 0..3 {
-                    round.count(master, Vote::Grant.into(), clock::monotonic());
-                }
-                round.wake();
-                None
-            };
-            round.after(event, look).await;
-            let kept = round.state.lock().waiting.len();
-            assert_eq!(kept, 0, "{event:?}");
-        }
+impl fmt::Debug for LiveRound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LiveRound").field(&self.id).finish()
     }
 }

@@ -1,147 +1,112 @@
-//! The masters of a coordinator. Requests are posted here, and one task serves all masters.
+//! The masters of a coordinator. One task serves all masters.
 
 use std::{
     future::poll_fn,
-    mem,
     sync::{
         Arc, OnceLock, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
-use super::live_round::LiveRound;
 use crate::{
-    clock,
     core::{
         hash::rank,
-        protocol::command::Command,
-        time::tick::Tick,
         view::health::MasterHealth,
-        vote::{
-            Failure, MasterSet, Vote, lists::Roster, quorum::Quorum, round::Round, votes::Votes,
-        },
+        vote::{MasterSet, lists::Roster, quorum::Quorum},
     },
-    master::{HealthBoard, Listener, Mailbox, Request, Supervisor, Topic, VoteCounter},
+    machine::{
+        listeners::{Listener, Topic},
+        session::Session,
+    },
+    master::{HealthBoard, Shared, Supervisor},
 };
 
 /// The masters of a coordinator.
 #[derive(Debug)]
 pub(crate) struct Masters {
-    roster: Arc<Roster>,
-    mailboxes: Box<[Arc<Mailbox>]>,
-    pub(crate) health: HealthBoard,
+    machine: Arc<Shared>,
+    /// `true` once the first dial of each master is over.
+    are_dialled: AtomicBool,
 }
 
 impl Masters {
-    pub(crate) fn new(
-        roster: Arc<Roster>,
-        supervised: &[(Arc<Mailbox>, Supervisor)],
-        health: HealthBoard,
-    ) -> Self {
-        let mailboxes = supervised.iter().map(|(mailbox, _)| mailbox.clone());
+    pub(crate) fn new(machine: Arc<Shared>) -> Self {
+        let are_dialled = AtomicBool::new(false);
         Self {
-            roster,
-            mailboxes: mailboxes.collect(),
-            health,
+            machine,
+            are_dialled,
         }
     }
 
     pub(crate) fn quorum(&self) -> &Quorum {
-        &self.roster.quorum
+        &self.machine.roster.quorum
     }
 
     /// Returns the number of masters.
     pub(crate) fn count(&self) -> usize {
-        self.mailboxes.len()
+        self.roster().masters.len()
     }
 
     pub(crate) fn roster(&self) -> &Arc<Roster> {
-        &self.roster
+        &self.machine.roster
+    }
+
+    pub(crate) fn health(&self) -> &HealthBoard {
+        &self.machine.health
     }
 
     /// Returns the longest node timeout of the masters that were dialled, or `None` if none was
     /// dialled.
     pub(crate) fn longest_timeout(&self) -> Option<Duration> {
-        let timeouts = self.mailboxes.iter().map(|mailbox| mailbox.node_timeout());
-        timeouts.flatten().max()
+        self.machine.lock(|machine| {
+            let timeouts = machine.sessions.iter().map(|session| session.node_timeout);
+            timeouts.flatten().max()
+        })
     }
 
     /// Returns the time in which a majority of every set votes: the node timeout that a majority
     /// does not exceed. If no majority is connected, returns the longest node timeout.
     pub(crate) fn majority_timeout(&self) -> Option<Duration> {
-        let timeout = |master: usize| {
-            let mailbox = &self.mailboxes[master];
-            let timeout = mailbox.node_timeout();
-            timeout.filter(|_| mailbox.is_serving())
-        };
-        let least = self.quorum().least_of_every(timeout);
+        let least = self.machine.lock(|machine| {
+            let timeout = |master: usize| {
+                let session = &machine.sessions[master];
+                session.node_timeout.filter(|_| session.is_serving)
+            };
+            self.quorum().least_of_every(timeout)
+        });
         least.or_else(|| self.longest_timeout())
     }
 
-    /// Returns the masters whose first dials are not over. Each of them may take as long as the
-    /// connect timeout to vote. Each of the other masters takes at most its node timeout.
+    /// See [`Machine::undialled`](crate::machine::Machine::undialled).
     pub(crate) fn undialled(&self) -> MasterSet {
-        self.those(|mailbox| mailbox.node_timeout().is_none())
+        self.machine.lock(|machine| machine.undialled())
     }
 
-    fn those(&self, are_so: impl Fn(&Mailbox) -> bool) -> MasterSet {
-        let mailboxes = self.mailboxes.iter();
-        let those = mailboxes.filter(|mailbox| are_so(mailbox));
-        those.map(|mailbox| mailbox.master()).collect()
-    }
-
-    pub(crate) fn votes(&self, round: &LiveRound) -> Votes {
-        let verb = round.read(Round::verb);
-        Votes::new(self.roster.clone(), round.votes(), verb)
-    }
-
-    /// Posts `command` to every master.
-    pub(crate) fn post<C: VoteCounter + 'static>(&self, command: Command, votes_to: C) {
-        drop(self.post_locked(MasterSet::ALL, command, votes_to, clock::monotonic()));
-    }
-
-    /// Posts `command` to some masters, for a caller that holds a mutex. The caller must unlock the
-    /// mutex before it drops the returned value. This method neither blocks nor spawns a task, so
-    /// `Drop` may call it.
-    pub(crate) fn post_locked<C: VoteCounter + 'static>(
-        &self,
-        masters: MasterSet,
-        command: Command,
-        votes_to: C,
-        now: Tick,
-    ) -> Posted<'_> {
-        let request = Arc::new(Request::new(command, now, votes_to));
-        let mailboxes = self.mailboxes.iter();
-        let mailboxes = mailboxes.filter(|mailbox| masters.contains(mailbox.master()));
-        let failed = mailboxes.filter_map(|mailbox| {
-            let failure = mailbox.post(request.clone())?;
-            Some((&**mailbox, failure))
-        });
-        Posted {
-            failed: failed.collect(),
-            request,
+    /// Returns whether the first dial of each master is over.
+    pub(crate) fn are_dialled(&self) -> bool {
+        let are_dialled = &self.are_dialled;
+        are_dialled.load(Ordering::Relaxed) || {
+            let is_so = self.undialled().is_empty();
+            are_dialled.store(is_so, Ordering::Relaxed);
+            is_so
         }
     }
 
-    /// Notes that nothing will be posted any more. The supervisors deliver everything that was
-    /// posted, and end.
-    pub(crate) fn abandon(&self) {
-        for mailbox in &self.mailboxes {
-            mailbox.abandon();
-        }
+    fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
+        self.machine.lock(|machine| machine.those(are_so))
     }
 
     /// Returns whether a majority of every set of masters is connected.
     pub(crate) fn has_quorum(&self) -> bool {
-        let connected = self.those(Mailbox::is_serving);
+        let connected = self.those(|session| session.is_serving);
         self.quorum().has_majority_of_every_set(connected)
     }
 
     /// Returns the masters that are connected and report changes of keys.
     pub(crate) fn reporting(&self) -> MasterSet {
-        self.those(Mailbox::reports_changes)
+        self.those(|session| session.reports_changes)
     }
 
     /// Returns the masters that can vote.
@@ -161,7 +126,7 @@ impl Masters {
     }
 
     fn with_health(&self, is_so: impl Fn(&MasterHealth) -> bool) -> MasterSet {
-        let health = self.health.read();
+        let health = self.health().read();
         let those = health
             .iter()
             .enumerate()
@@ -172,28 +137,17 @@ impl Masters {
     /// Returns the agreed master of the lock `key`, chosen from the masters in `among`. All clients
     /// that choose from the same masters get the same one, and ask it before the others.
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
-        let rank = |master: &usize| rank(key, self.mailboxes[*master].address());
+        let rank = |master: &usize| rank(key, &self.roster().masters[*master]);
         among.iter().min_by_key(rank)
     }
 
-    /// From now on, passes news about `topic` from all masters to `listener`.
+    /// See [`Machine::listen`](crate::machine::Machine::listen).
     pub(crate) fn listen(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
-        for mailbox in &self.mailboxes {
-            mailbox.listen(topic, listener.clone());
-        }
+        self.machine.lock(|machine| machine.listen(topic, listener));
     }
 
     pub(crate) fn ignore(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
-        for mailbox in &self.mailboxes {
-            mailbox.ignore(topic, listener);
-        }
-    }
-
-    /// Wakes all listeners, as if every master had news for them.
-    pub(crate) fn wake_all(&self) {
-        for mailbox in &self.mailboxes {
-            mailbox.tell_all(|_| true);
-        }
+        self.machine.lock(|machine| machine.ignore(topic, listener));
     }
 }
 
@@ -201,24 +155,7 @@ impl Masters {
 impl Masters {
     /// Returns the number of listeners to all masters.
     pub(crate) fn listeners(&self) -> usize {
-        let mailboxes = self.mailboxes.iter();
-        mailboxes.map(|mailbox| mailbox.listeners()).sum()
-    }
-}
-
-/// A request that was posted, and the masters at which it failed at once. Dropping this value casts
-/// the votes of these masters, and may drop the request. Both may run code of the program.
-#[must_use = "dropping it casts votes, and the caller may have to unlock a mutex before"]
-pub(crate) struct Posted<'a> {
-    failed: Vec<(&'a Mailbox, Failure)>,
-    request: Arc<Request>,
-}
-
-impl Drop for Posted<'_> {
-    fn drop(&mut self) {
-        for (mailbox, failure) in mem::take(&mut self.failed) {
-            mailbox.cast(&*self.request, Vote::Fail(failure), clock::monotonic());
-        }
+        self.machine.lock(|machine| machine.listeners())
     }
 }
 
@@ -230,12 +167,11 @@ impl Drop for Posted<'_> {
 /// callers that can run post their requests first, and these requests are sent in one write.
 /// Without this, on the multi-thread runtime, the task would run before callers that were woken
 /// earlier, and each request would be sent in a separate write.
-pub(crate) async fn supervise(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
+pub(crate) async fn supervise(supervisors: Vec<Supervisor>, is_busy: impl Fn() -> bool) {
     let ready = Arc::new(Ready {
         masters: AtomicU64::new(u64::MAX),
         task: OnceLock::new(),
     });
-    let (mailboxes, supervisors): (Vec<_>, Vec<_>) = masters.into_iter().unzip();
     let mut supervisors: Vec<_> = (0u32..)
         .zip(supervisors)
         .map(|(master, supervisor)| (Some(supervisor), ready.waker(master)))
@@ -243,7 +179,7 @@ pub(crate) async fn supervise(masters: Vec<(Arc<Mailbox>, Supervisor)>) {
     let (mut gave_way, mut first) = (false, 0);
     poll_fn(|cx| {
         ready.task.get_or_init(|| cx.waker().clone());
-        gave_way = !gave_way && mailboxes.iter().any(|mailbox| mailbox.is_busy());
+        gave_way = !gave_way && is_busy();
         if gave_way {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -323,12 +259,12 @@ impl Wake for WakeOne {
 #[cfg(test)]
 mod tests {
     use std::{
+        cell::Cell,
         pin::{Pin, pin},
         sync::atomic::AtomicUsize,
     };
 
     use super::*;
-    use crate::{core::vote::lists::Membership, master::MasterObserver};
 
     /// Counts how often the task was woken.
     #[derive(Default)]
@@ -357,21 +293,6 @@ mod tests {
         }))
     }
 
-    fn with_mailboxes<const N: usize>(
-        supervisors: [Supervisor; N],
-    ) -> Vec<(Arc<Mailbox>, Supervisor)> {
-        let masters = supervisors.into_iter().enumerate();
-        let mailbox = |master| {
-            Mailbox::new(
-                master,
-                MasterObserver::new(None, "".into(), Membership::Stays),
-            )
-        };
-        masters
-            .map(|(master, supervisor)| (Arc::new(mailbox(master)), supervisor))
-            .collect()
-    }
-
     struct Task<'a> {
         future: Pin<&'a mut dyn Future<Output = ()>>,
         wakes: Arc<Wakes>,
@@ -398,7 +319,7 @@ mod tests {
         let polls = [Polls::default(), Polls::default(), Polls::default()];
         let count = || [0, 1, 2].map(|master| polls[master].lock().0);
         let supervisors = [0, 1, 2].map(|master| supervisor(&polls[master], 3));
-        let future = pin!(supervise(with_mailboxes(supervisors)));
+        let future = pin!(supervise(supervisors.into(), || false));
         let mut task = Task {
             future,
             wakes: Arc::default(),
@@ -427,14 +348,13 @@ mod tests {
     #[test]
     fn while_a_master_is_busy_the_task_gives_way_once_before_each_step() {
         let polls = Polls::default();
-        let masters = with_mailboxes([supervisor(&polls, 3)]);
-        let mailbox = masters[0].0.clone();
-        let future = pin!(supervise(masters));
+        let is_busy = Cell::new(true);
+        let supervisors = vec![supervisor(&polls, 3)];
+        let future = pin!(supervise(supervisors, || is_busy.get()));
         let mut task = Task {
             future,
             wakes: Arc::default(),
         };
-        mailbox.set_busy(true);
         for step in 0..2 {
             assert_eq!(task.poll(), Poll::Pending);
             assert_eq!((polls.lock().0, task.wakes()), (step, 2 * step + 1));
@@ -442,7 +362,7 @@ mod tests {
             assert_eq!((polls.lock().0, task.wakes()), (step + 1, 2 * step + 1));
             wake(&polls);
         }
-        mailbox.set_busy(false);
+        is_busy.set(false);
         assert_eq!(task.poll(), Poll::Ready(()));
     }
 }

@@ -6,7 +6,6 @@ pub(crate) mod claim;
 pub(crate) mod context;
 pub(crate) mod live_round;
 pub(crate) mod masters;
-pub(crate) mod observe;
 pub(crate) mod questions;
 pub(crate) mod renewer;
 pub(crate) mod rights;

@@ -5,8 +5,7 @@ use std::{
     time::Duration,
 };
 
-use super::observe::observer::LockObserver;
-use crate::clock;
+use crate::{clock, observe::observer::LockObserver};
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out since the last correction.

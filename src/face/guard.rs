@@ -2,7 +2,6 @@
 
 use std::{
     fmt, iter,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -310,7 +309,7 @@ impl Guard {
         let mut result = Ok(());
         for (claim, posted) in self.post(|level| level.claim.extend(ttl)) {
             let extended = match posted {
-                Ok(Some(extension)) => claim.confirm_extension(&extension).await,
+                Ok(Some(round)) => claim.confirm_extension(&round).await,
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             };
@@ -352,7 +351,7 @@ impl Guard {
     pub async fn release(self) -> Result<(), ReleaseError> {
         let mut result = Ok(());
         for (claim, release) in self.post(|level| level.end(false)) {
-            result = result.and(claim.confirm_release(&release).await);
+            result = result.and(claim.confirm_release(release).await);
         }
         result
     }
@@ -361,7 +360,7 @@ impl Guard {
     fn post<'a, T: 'a>(
         &'a self,
         post: impl Fn(&'a Level) -> T,
-    ) -> impl Iterator<Item = (&'a Arc<Claim>, T)> {
+    ) -> impl Iterator<Item = (&'a Claim, T)> {
         let post = |level: &'a Level| (&level.claim, post(level));
         let others: Vec<_> = self.others.iter().rev().map(&post).collect();
         iter::once(post(&self.first)).chain(others)

@@ -5,7 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::observer::{MasterEvent, MasterObserver};
+use super::observer::MasterObserver;
 use crate::{
     clock,
     core::{
@@ -16,6 +16,8 @@ use crate::{
             server_error::ServerError,
         },
     },
+    machine::out::MasterEvent,
+    panics::shielded,
 };
 
 /// The states of the masters of a coordinator. Each supervisor writes the entry of its master.
@@ -134,14 +136,31 @@ impl HealthBoard {
         self.entries.subscribe()
     }
 
+    /// Notes, logs and counts what happened to a master.
+    pub(super) fn tell(&self, master: usize, event: &MasterEvent) {
+        match event {
+            MasterEvent::Closes => self.change(master, MasterState::Closed, |_| ()),
+            MasterEvent::Connects {
+                round_trip,
+                quarantined_until,
+            } => self.connected(master, *round_trip, *quarantined_until),
+            MasterEvent::Ends { why } => {
+                self.change(master, MasterState::Down(why.clone()), |_| ());
+            }
+            MasterEvent::Quarantined { why, .. } => {
+                self.update(master, |entry| entry.known.quarantine_reason = Some(why));
+            }
+            MasterEvent::TakesLocks => return self.takes_locks(master),
+            MasterEvent::TakesNoLocks { error } => return self.takes_no_locks(master, error),
+            MasterEvent::VotesAgain => self.update(master, |entry| entry.quarantined_until = None),
+            _ => {}
+        }
+        self.observers[master].on(event);
+    }
+
     /// Notes that a dial succeeded. If `quarantined_until` is set, the master has no vote until
     /// then.
-    pub(super) fn connected(
-        &self,
-        master: usize,
-        round_trip: Duration,
-        quarantined_until: Option<Tick>,
-    ) {
+    fn connected(&self, master: usize, round_trip: Duration, quarantined_until: Option<Tick>) {
         // A server that loads its data refuses dials, so it has loaded the data by now.
         let was_loading = |entry: &Entry| {
             let error = entry.known.error.as_deref();
@@ -162,18 +181,8 @@ impl HealthBoard {
         }
     }
 
-    /// Notes that the master may have forgotten locks, for the reason `why`.
-    pub(super) fn quarantined(&self, master: usize, why: &'static str) {
-        self.update(master, |entry| entry.known.quarantine_reason = Some(why));
-    }
-
-    /// Notes that a quarantine has ended.
-    pub(super) fn votes_again(&self, master: usize) {
-        self.update(master, |entry| entry.quarantined_until = None);
-    }
-
     /// Notes that the master answered a command with `error`.
-    pub(super) fn takes_no_locks(&self, master: usize, error: &Arc<str>) {
+    fn takes_no_locks(&self, master: usize, error: &Arc<str>) {
         let is_known = |entry: &Entry| entry.known.error.as_ref() == Some(error);
         if self.look(master, is_known) {
             return;
@@ -185,25 +194,21 @@ impl HealthBoard {
             is_log_worthy = entry.errors.fails(now);
         });
         if is_log_worthy {
-            self.observers[master].on(MasterEvent::TakesNoLocks { why: error });
+            let error = error.clone();
+            self.observers[master].on(&MasterEvent::TakesNoLocks { error });
         }
     }
 
     /// Notes that the cause of the last error has gone.
-    pub(super) fn takes_locks(&self, master: usize) {
+    fn takes_locks(&self, master: usize) {
         let mut is_log_worthy = false;
         self.update(master, |entry| {
             entry.known.error = None;
             is_log_worthy = entry.errors.works();
         });
         if is_log_worthy {
-            self.observers[master].on(MasterEvent::TakesLocks);
+            self.observers[master].on(&MasterEvent::TakesLocks);
         }
-    }
-
-    /// Returns whether the master answers with errors.
-    pub(super) fn is_unfit(&self, master: usize) -> bool {
-        self.look(master, |entry| entry.known.error.is_some())
     }
 
     /// Returns the time when `master` was last heard. The connection to it updates this time.
@@ -213,11 +218,6 @@ impl HealthBoard {
 
     fn look<T>(&self, master: usize, look: impl FnOnce(&Entry) -> T) -> T {
         look(&self.entries.borrow()[master])
-    }
-
-    /// Notes that the connection ends, before it is closed.
-    pub(super) fn ends(&self, master: usize, why: &Arc<str>) {
-        self.change(master, MasterState::Down(why.clone()), |_| ());
     }
 
     /// Notes that a dial failed or that a connection broke.
@@ -231,10 +231,6 @@ impl HealthBoard {
             entry.known.failures = failures;
             entry.known.refusal = refusal;
         });
-    }
-
-    pub(super) fn closed(&self, master: usize) {
-        self.change(master, MasterState::Closed, |_| ());
     }
 
     fn change(&self, master: usize, state: MasterState, more: impl FnOnce(&mut Entry)) {
@@ -251,12 +247,14 @@ impl HealthBoard {
 
     fn update(&self, master: usize, change: impl FnOnce(&mut Entry)) {
         let mut can_vote = false;
-        self.entries.send_modify(|entries| {
+        let change = |entries: &mut Box<[Entry]>| {
             let entry = &mut entries[master];
             change(entry);
             can_vote = entry.at(clock::monotonic()).can_vote();
-        });
-        self.observers[master].set_can_vote(can_vote);
+        };
+        // The wakers of tasks that watch, and recorders, are code of the program.
+        shielded(|| self.entries.send_modify(change));
+        shielded(|| self.observers[master].set_can_vote(can_vote));
     }
 }
 

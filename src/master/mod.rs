@@ -8,26 +8,19 @@ mod health;
 mod observer;
 mod redis;
 pub(crate) mod restart;
-pub(crate) mod session;
+pub(crate) mod shared;
 mod spec;
 mod supervisor;
 
 pub(crate) use config::MasterConfig;
 pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
-pub(crate) use observer::MASTER;
-#[cfg(test)]
-pub(crate) use observer::MasterObserver;
 pub use redis::MasterStream;
 #[cfg(test)]
 pub(crate) use redis::wire::{Stream, Wire};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::DistinctServers;
-pub(crate) use session::{
-    listeners::{Listener, Topic},
-    mailbox::Mailbox,
-    request::{Request, VoteCounter},
-};
+pub(crate) use shared::Shared;
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;

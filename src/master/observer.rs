@@ -1,6 +1,6 @@
 //! Log messages and metrics about one master.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tracing::{debug, info, warn};
 
@@ -8,9 +8,12 @@ use super::connect_error::ORIGIN_RIGHTS;
 use crate::{
     core::{
         time::rounded,
-        vote::{Failure, Vote, lists::Membership},
+        vote::{OUTCOMES, lists::Membership},
     },
+    machine::out::MasterEvent,
     meter::{By, Counter, Gauge, counter, gauge, names},
+    observe::observer::MASTER,
+    panics::shielded,
 };
 
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
@@ -24,36 +27,6 @@ pub(crate) struct MasterObserver {
     reconnects: Counter,
     quarantines: Counter,
     can_vote: Gauge,
-}
-
-/// Something that happened to a master.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum MasterEvent<'a> {
-    /// The master answered its first command after an outage in which it only accepted connections.
-    AnswersAgain,
-    /// The master refused a subscription.
-    CallsNobody { error: &'a str },
-    /// A dial succeeded. This is no news while the outage goes on.
-    Connected { is_news: bool },
-    /// A connection that had worked has ended, while nobody needed it or because the master lost
-    /// its keys. The master is dialled at once.
-    ConnectsAgain { why: &'a str },
-    /// A dial failed, or a connection broke. This is news only if an outage begins with it.
-    Down { is_news: bool, why: &'a str },
-    /// This program cannot read the key that shows restarts.
-    OriginDenied { why: &'a str },
-    /// The master may have forgotten locks.
-    Quarantined { left: Duration, why: &'a str },
-    /// Too many releases waited for the master, and the oldest were given up.
-    ReleasesGivenUp,
-    /// The master refused to report releases.
-    ReportsNothing { error: &'a str },
-    /// The master takes locks again after [`TakesNoLocks`](Self::TakesNoLocks).
-    TakesLocks,
-    /// The master answers with an error.
-    TakesNoLocks { why: &'a str },
-    /// A quarantine has ended.
-    VotesAgain,
 }
 
 impl MasterObserver {
@@ -80,9 +53,9 @@ impl MasterObserver {
         &self.address
     }
 
-    /// Logs `event`. Counts it, if it is a quarantine.
-    pub(crate) fn on(&self, event: MasterEvent<'_>) {
-        log(self.label.as_deref(), &self.address, event);
+    /// Logs `event`. Counts it, if it is a quarantine. A panic of a subscriber harms nothing else.
+    pub(crate) fn on(&self, event: &MasterEvent) {
+        shielded(|| log(self.label.as_deref(), &self.address, event));
         if let MasterEvent::Quarantined { .. } = event {
             self.quarantines.increment(1);
         }
@@ -98,7 +71,7 @@ impl MasterObserver {
         self.can_vote.set(value);
     }
 
-    /// Counts a vote with this [`outcome_word`].
+    /// Counts a vote.
     pub(super) fn voted(&self, outcome: &str) {
         if let Some(votes) = self.votes.at(outcome) {
             votes.increment(1);
@@ -106,11 +79,7 @@ impl MasterObserver {
     }
 }
 
-/// The target of the log events about masters: connected, down, without a vote. This name is part
-/// of the API, because programs filter by it.
-pub(crate) const MASTER: &str = "quorlock::master";
-
-fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
+fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
     match event {
         MasterEvent::AnswersAgain => info!(target: MASTER, label, %master, "master answers again"),
         MasterEvent::CallsNobody { error } => {
@@ -133,7 +102,7 @@ fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
             warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
         }
         MasterEvent::Quarantined { left, why } => {
-            warn!(target: MASTER, label, %master, left = ?rounded(left), %why, "master may have forgotten locks: it has no vote until they have expired");
+            warn!(target: MASTER, label, %master, left = ?rounded(*left), %why, "master may have forgotten locks: it has no vote until they have expired");
         }
         MasterEvent::ReleasesGivenUp => {
             warn!(target: MASTER, label, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
@@ -144,35 +113,10 @@ fn log(label: Option<&str>, master: &str, event: MasterEvent<'_>) {
         MasterEvent::TakesLocks => {
             info!(target: MASTER, label, %master, "master takes locks again");
         }
-        MasterEvent::TakesNoLocks { why } => {
+        MasterEvent::TakesNoLocks { error: why } => {
             warn!(target: MASTER, label, %master, %why, "master takes no locks");
         }
         MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),
-    }
-}
-
-/// The values of the label `outcome` of votes.
-const OUTCOMES: &[&str] = &[
-    "closed",
-    "disconnected",
-    "granted",
-    "quarantined",
-    "refused",
-    "rejected",
-    "timed_out",
-    "unreachable",
-];
-
-/// Returns the word for a vote in metrics.
-pub(super) fn outcome_word(vote: &Vote) -> &'static str {
-    match vote {
-        Vote::Grant => "granted",
-        Vote::Refuse(_) => "refused",
-        Vote::Fail(Failure::Closed) => "closed",
-        Vote::Fail(Failure::Disconnected(_)) => "disconnected",
-        Vote::Fail(Failure::Quarantined { .. }) => "quarantined",
-        Vote::Fail(Failure::Rejected(_)) => "rejected",
-        Vote::Fail(Failure::TimedOut { .. }) => "timed_out",
-        Vote::Fail(Failure::Unreachable(_)) => "unreachable",
+        MasterEvent::Closes | MasterEvent::Connects { .. } | MasterEvent::Ends { .. } => {}
     }
 }

@@ -10,7 +10,7 @@ use super::{
     config::MasterConfig,
     connect_error::ConnectError,
     redis::{self, Greeter, MasterStream, Wire},
-    session::mailbox::Mailbox,
+    shared::Shared,
     supervisor::supervise,
 };
 #[cfg(feature = "test-util")]
@@ -300,19 +300,20 @@ impl MasterSpec {
         Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
 
-    /// Returns the mailbox of this master, and the supervisor that serves the mailbox. `master` is
-    /// the number of the master.
-    pub(crate) fn open(self, master: usize, config: &MasterConfig) -> (Arc<Mailbox>, Supervisor) {
-        let observer = config.health.observer(master).clone();
-        let mailbox = Arc::new(Mailbox::new(master, observer));
-        let supervisor: Supervisor = match self.0 {
+    /// Returns the supervisor of this master in `machine`. `master` is the number of the master.
+    pub(crate) fn open(
+        self,
+        master: usize,
+        config: &MasterConfig,
+        machine: &Arc<Shared>,
+    ) -> Supervisor {
+        match self.0 {
             Ok(endpoint) => {
                 let dialer = redis::Dialer::new(endpoint, master, config);
-                Box::pin(supervise(dialer, mailbox.clone(), config.clone()))
+                Box::pin(supervise(dialer, machine.clone(), master, config.clone()))
             }
             Err(_) => Box::pin(async {}),
-        };
-        (mailbox, supervisor)
+        }
     }
 }
 

@@ -14,16 +14,20 @@ use tokio::time::{Sleep, sleep};
 use super::{
     config::MasterConfig,
     connect_error::DialError,
-    observer::{MasterEvent, MasterObserver},
+    observer::MasterObserver,
     redis::{Dialer, RedisConnection, wire::poll_yield},
-    session::{Session, link::Link, mailbox::Mailbox},
+    shared::Shared,
 };
 use crate::{
     clock,
     core::{restart::DataLoss, time::tick::Tick, view::health::DialRefusal},
+    machine::{
+        out::MasterEvent,
+        session::{Cx, Session, link::Link},
+    },
 };
 
-/// Serves `mailbox` until every request is delivered, and no more can be posted.
+/// Serves a master until every request is delivered, and no more can be posted.
 ///
 /// While the master is down, requests fail at once, so callers do not wait. A master is down after
 /// a dial that failed, and after a connection that broke within a second. After a connection that
@@ -31,49 +35,79 @@ use crate::{
 /// Requests wait for that dial, each for at most a node timeout.
 pub(super) fn supervise(
     dialer: Dialer,
-    mailbox: Arc<Mailbox>,
+    machine: Arc<Shared>,
+    master: usize,
     config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
-    // The session is created outside the future, so that it ends even if the runtime drops the
+    // The port is created outside the future, so that the session ends even if the runtime drops the
     // future before the first poll.
-    let session = Session::new(mailbox, config);
+    let port = Port { machine, master };
     async move {
-        let mut session = session;
-        run(dialer, &mut session).await;
+        let port = port;
+        run(dialer, &port, &config).await;
     }
 }
 
-async fn run(dialer: Dialer, session: &mut Session) {
+async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
+    let master = port.master;
+    let observer = config.health.observer(master);
     let mut outage = Outage::default();
     loop {
-        let Some(dialled) = unless_done(session, dialer.dial()).await else {
+        let Some(dialled) = unless_done(port, dialer.dial()).await else {
             return;
         };
         let ended = match dialled {
-            Ok(dialled) => serve(dialled, &mut outage, session).await,
+            Ok(dialled) => serve(dialled, &mut outage, observer, port).await,
             Err(error) => Some(Ended::DialFailed(error)),
         };
         let Some(ended) = ended else {
             return;
         };
         let (why, refusal) = ended.reason();
-        let has_worked = outage.note(&ended, &why, session);
-        if has_worked {
-            session.interrupt(&why);
-        } else {
-            session.disconnect(&why);
-        }
-        let (mailbox, config) = (&session.mailbox, &session.config);
-        let (master, failures) = (mailbox.master(), outage.failures);
-        config.health.down(master, (&why, refusal), failures);
+        let (has_worked, event) =
+            port.with(|session, cx| outage.note(&ended, &why, session, cx.now));
+        // A caller whose round ends sees the new health.
+        observer.on(&event);
+        (config.health).down(master, (&why, refusal), outage.failures);
+        port.with(|session, cx| {
+            if has_worked {
+                session.interrupt(cx, &why);
+            } else {
+                session.disconnect(cx, &why);
+            }
+        });
         // A master that stood still must not get the dials of all its clients at the same moment.
         if has_worked && !matches!(ended, Ended::GivenUp) {
             continue;
         }
         let failures = outage.in_vain.saturating_sub(1);
         let pause = config.redial.delay(failures, clock::random_u64());
-        if unless_done(session, sleep(pause)).await.is_none() {
+        if unless_done(port, sleep(pause)).await.is_none() {
             return;
+        }
+    }
+}
+
+/// One master of a machine.
+struct Port {
+    machine: Arc<Shared>,
+    master: usize,
+}
+
+impl Port {
+    /// Lets the session of the master take a step.
+    fn with<T>(&self, act: impl FnOnce(&mut Session, &mut Cx<'_>) -> T) -> T {
+        let mut machine = self.machine.turn();
+        machine.serve(self.master, clock::monotonic(), act)
+    }
+}
+
+impl Drop for Port {
+    /// Casts the open votes, because a runtime may drop this task, or the task may panic, while
+    /// callers wait.
+    fn drop(&mut self) {
+        if !self.machine.home.is_parent() {
+            self.with(Session::close);
         }
     }
 }
@@ -81,7 +115,7 @@ async fn run(dialer: Dialer, session: &mut Session) {
 /// Runs `step` and returns its output. Keeps the requests that are posted meanwhile, as long as
 /// they may wait for a connection. Returns `None` as soon as nothing is left to deliver and nothing
 /// more will be posted, even if `step` has not ended.
-async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) -> Option<T> {
+async fn unless_done<T>(port: &Port, step: impl Future<Output = T>) -> Option<T> {
     let mut step = pin!(step);
     let mut timer = LazyTimer::default();
     poll_fn(|cx| {
@@ -89,9 +123,14 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
             if let Poll::Ready(output) = step.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            let is_last = session.take(cx);
-            let next = session.expire_unconnected();
-            if is_last && session.is_empty() {
+            port.with(|session, step| {
+                session.set_waker(cx.waker());
+                session.expire_unconnected(step);
+            });
+            // The votes may have decided what is owed.
+            let (next, is_done) =
+                port.with(|session, step| (session.next_unconnected(step), session.is_done(step)));
+            if is_done {
                 return Poll::Ready(None);
             }
             let Some(at) = next else {
@@ -108,50 +147,94 @@ async fn unless_done<T>(session: &mut Session, step: impl Future<Output = T>) ->
 async fn serve(
     (mut connection, loss): (RedisConnection, Option<DataLoss>),
     outage: &mut Outage,
-    session: &mut Session,
+    observer: &MasterObserver,
+    port: &Port,
 ) -> Option<Ended> {
-    outage.connected(session.mailbox.observer());
+    outage.connected(observer);
     let window = if outage.was_given_up {
         Link::CAREFUL_WINDOW
     } else {
         Link::WINDOW
     };
     let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
-    session.connect(round_trip, loss, reports_changes, window);
+    port.with(|session, cx| session.connect(cx, round_trip, loss, reports_changes, window));
     let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
-            let is_last = session.take(cx);
-            session.send(&mut connection);
-            if let Poll::Ready(why) = connection.poll(cx, session) {
-                return Poll::Ready(Some(Ended::Broke(why)));
+            if let Some(ended) = exchange(cx, &mut connection, outage, observer, port) {
+                return Poll::Ready(ended);
             }
-            outage.polled(session.mailbox.observer(), &session.link);
-            if is_last && session.is_empty() {
-                return Poll::Ready(None);
-            }
-            if session.send(&mut connection) {
+            let (has_sent, next) = port.with(|session, step| {
+                let has_sent = session.send(step, &mut connection);
+                (has_sent, session.next_wake(step))
+            });
+            if has_sent {
                 continue;
             }
-            let Some(at) = session.next_wake() else {
+            let Some(at) = next else {
                 return Poll::Pending;
             };
             ready!(timer.poll(cx, at));
-            if session.end_quarantine(at) {
-                continue;
-            }
-            let Some(until) = session.judge_deadline(at) else {
-                return poll_yield(cx);
-            };
-            if session.expire(until) {
-                connection.give_up();
-                return Poll::Ready(Some(Ended::GivenUp));
+            match port.with(|session, step| Due::of(session, step, at)) {
+                Due::GiveUp => {
+                    connection.give_up();
+                    return Poll::Ready(Some(Ended::GivenUp));
+                }
+                Due::GoOn => {}
+                Due::Read => return poll_yield(cx),
             }
         }
         poll_yield(cx)
     })
     .await
+}
+
+/// Sends what waits, and reads what has come. Returns how the connection has ended, if it has. A
+/// connection that is no longer needed ends with `None`.
+fn exchange(
+    cx: &mut Context<'_>,
+    connection: &mut RedisConnection,
+    outage: &mut Outage,
+    observer: &MasterObserver,
+    port: &Port,
+) -> Option<Option<Ended>> {
+    port.with(|session, step| {
+        session.set_waker(cx.waker());
+        session.send(step, connection);
+    });
+    let polled = connection.poll(cx, &port.machine, port.master);
+    let (has_answered, is_done) = port.with(|session, step| {
+        connection.note_read(&mut session.link);
+        (session.link.has_answered, session.is_done(step))
+    });
+    if let Poll::Ready(why) = polled {
+        return Some(Some(Ended::Broke(why)));
+    }
+    outage.polled(observer, has_answered);
+    is_done.then_some(None)
+}
+
+/// What to do after a deadline.
+enum Due {
+    GiveUp,
+    GoOn,
+    /// Replies may have arrived that were not read.
+    Read,
+}
+
+impl Due {
+    /// Does what is due at `at`.
+    fn of(session: &mut Session, step: &mut Cx<'_>, at: Tick) -> Self {
+        if session.end_quarantine(step, at) {
+            return Self::GoOn;
+        }
+        match session.judge_deadline(at, step.now) {
+            None => Self::Read,
+            Some(until) if session.expire(step, until) => Self::GiveUp,
+            Some(_) => Self::GoOn,
+        }
+    }
 }
 
 /// Why the supervisor has no connection.
@@ -200,29 +283,35 @@ impl Outage {
     fn connected(&mut self, observer: &MasterObserver) {
         let is_news = !self.is_end_logged && !self.was_useless;
         self.is_end_logged |= is_news;
-        observer.on(MasterEvent::Connected { is_news });
+        observer.on(&MasterEvent::Connected { is_news });
     }
 
     /// Notes whether the master has answered a command on the current connection.
-    fn polled(&mut self, observer: &MasterObserver, link: &Link) {
-        if self.was_useless && !self.is_end_logged && link.has_answered {
+    fn polled(&mut self, observer: &MasterObserver, has_answered: bool) {
+        if self.was_useless && !self.is_end_logged && has_answered {
             self.is_end_logged = true;
-            observer.on(MasterEvent::AnswersAgain);
+            observer.on(&MasterEvent::AnswersAgain);
         }
     }
 
-    /// Notes how a dial or the connection of `session` has ended. Returns whether a working
-    /// connection has ended.
+    /// Notes how a dial or the connection of `session` has ended at `now`. Returns whether a working
+    /// connection has ended, and what to log.
     ///
     /// The end of a working connection is no failure of the master if the connection was idle, or if
     /// the master may have lost its keys.
-    fn note(&mut self, ended: &Ended, why: &str, session: &Session) -> bool {
+    fn note(
+        &mut self,
+        ended: &Ended,
+        why: &Arc<str>,
+        session: &Session,
+        now: Tick,
+    ) -> (bool, MasterEvent) {
         const LEAST: Duration = Duration::from_secs(1);
         /// A connection that breaks earlier than this makes the next pause longer, even if the
         /// master answers.
         const BRIEF: Duration = Duration::from_millis(50);
-        let (link, observer) = (&session.link, session.mailbox.observer());
-        let age = clock::monotonic().since(link.began);
+        let (link, why) = (&session.link, why.clone());
+        let age = now.since(link.began);
         let has_worked = match ended {
             Ended::Broke(_) => age >= LEAST,
             Ended::DialFailed(_) => false,
@@ -236,8 +325,7 @@ impl Outage {
             (self.failures, self.in_vain) = (0, 0);
             let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();
             if link.is_flushed || was_idle {
-                observer.on(MasterEvent::ConnectsAgain { why });
-                return true;
+                return (true, MasterEvent::ConnectsAgain { why });
             }
         } else if matches!(ended, Ended::Broke(_)) && link.has_answered && age >= BRIEF {
             self.in_vain = 0;
@@ -246,8 +334,7 @@ impl Outage {
         self.failures = self.failures.saturating_add(1);
         self.in_vain = self.in_vain.saturating_add(1);
         self.is_end_logged &= !is_news;
-        observer.on(MasterEvent::Down { is_news, why });
-        has_worked
+        (has_worked, MasterEvent::Down { is_news, why })
     }
 }
 

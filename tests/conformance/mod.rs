@@ -12,7 +12,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -20,7 +19,6 @@ use proptest::{
 use testkit::server::{self, Listener, Server};
 use tokio::{
     runtime::{self, Runtime},
-    sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::{AbortHandle, yield_now},
 };
 
@@ -31,7 +29,7 @@ use self::{
 };
 use crate::{
     Fault, MemoryMaster,
-    clock::{self, wall_micros},
+    clock::wall_micros,
     core::{
         kind::Kind,
         protocol::{
@@ -41,17 +39,14 @@ use crate::{
             identity::Identity,
             name::{KeyTemplate, LockId, Token},
         },
-        time::{
-            NodeTimeout,
-            lease::{Drift, Ttl},
-            tick::Tick,
-        },
-        vote::{Failure, Refusal, SlotVote, Verb, Vote, lists::Roster, quorum::Quorum},
+        time::lease::{Drift, Ttl},
+        vote::{Failure, Refusal, Verb, Vote, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
     },
-    master::{
-        DistinctServers, HealthBoard, Mailbox, MasterConfig, MasterSpec, Request, VoteCounter,
-    },
+    driver::live_round::LiveRound,
+    machine::{Machine, fixture::session_config},
+    master::{DistinctServers, HealthBoard, MasterConfig, MasterSpec, Shared},
+    observe::observer::LockObserver,
 };
 
 mod losses;
@@ -69,20 +64,20 @@ mod words;
 /// other in this way.
 #[tokio::test]
 async fn the_order_of_posts_is_the_order_of_execution() {
-    for mut subject in subjects().await {
+    for subject in subjects().await {
         for number in 0..100 {
             let key = format!("key {number}");
-            for (verb, token) in [
+            let asked = [
                 (Verb::Acquire, 'A'),
                 (Verb::Release, 'A'),
                 (Verb::Acquire, 'B'),
                 (Verb::Extend, 'A'),
                 (Verb::Release, 'B'),
-            ] {
-                subject.post(command(verb, &key, token, seconds(40)), None);
-            }
-            for expected in ["granted", "granted", "granted", "held 40s", "granted"] {
-                let (_, vote) = subject.vote().await;
+            ]
+            .map(|(verb, token)| subject.post(command(verb, &key, token, seconds(40)), None));
+            let expected = ["granted", "granted", "granted", "held 40s", "granted"];
+            for (asked, expected) in asked.into_iter().zip(expected) {
+                let (_, vote, _) = asked.answer().await;
                 let answer = written(&vote, "");
                 assert!(alike(&answer, expected, seconds(40)), "{answer}");
             }
@@ -95,7 +90,7 @@ async fn the_order_of_posts_is_the_order_of_execution() {
 async fn a_key_lives_for_its_ttl_and_not_much_longer() {
     const TTL: Duration = Duration::from_millis(120);
     let gone = Vote::Refuse(Refusal::Gone);
-    for mut subject in subjects().await {
+    for subject in subjects().await {
         // One key is acquired with the TTL. The other key is extended to the TTL.
         for (key, first) in [("acquired", TTL), ("extended", TTL / 2)] {
             let before = loop {
@@ -141,7 +136,7 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
 /// A key lives until the end of the millisecond in which it expires, as on a server.
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_key() {
-    let mut subject = Subject::memory(seconds(10));
+    let subject = Subject::memory(seconds(10));
     for (token, wait, expected) in [
         ('A', 0, "granted"),
         ('B', 60, "held -"),
@@ -221,31 +216,50 @@ async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
 }
 
 /// An owed command is sent before newer commands. When an owed command is posted while the master
-/// is down, a failure is cast as its first vote.
+/// is down, a failure is cast as its vote.
 #[tokio::test(start_paused = true)]
 async fn a_vote_is_in_time_after_an_owed_command() {
-    let mut subject = Subject::memory(MILLISECOND * 50);
+    let subject = Subject::memory(MILLISECOND * 50);
     subject.store.memory().inject(Fault::Down);
     tokio::time::sleep(MILLISECOND).await;
     let start = now();
     let release = command(Verb::Release, "key", 'A', seconds(40));
-    subject.post(release, Some(now() + seconds(40)));
+    let release = subject.post(release, Some(seconds(40)));
     subject.store.memory().inject(Fault::None);
     // The master is dialled again after a pause of 30 ms.
     tokio::time::sleep(MILLISECOND * 28).await;
     subject.store.memory().inject(delay(80));
     tokio::time::sleep(MILLISECOND * 90).await;
-    subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
-    for (after, expected) in [
-        (0, "unreachable: connecting to memory: connection refused"),
-        (168, "no answer in 50ms; its answers take 80ms"),
-        (189, "holds nothing"),
-        (198, "granted"),
+    let acquisition = subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
+    for (asked, after, expected) in [
+        (
+            release,
+            0,
+            "unreachable: connecting to memory: connection refused",
+        ),
+        (acquisition, 168, "no answer in 50ms; its answers take 80ms"),
     ] {
-        let (at, vote) = subject.vote().await;
+        let (at, vote, _) = asked.answer().await;
         let seen = (at - start, subject.said(&vote));
         assert_eq!(seen, (MILLISECOND * after, expected.to_owned()));
     }
+    let is_owed = |machine: &mut Machine| machine.rounds.pending_until().is_some();
+    let is_unanswered = |machine: &mut Machine| !machine.sessions[0].is_empty();
+    for (after, owed, unanswered) in [
+        (188, true, true),
+        (189, false, true),
+        (197, false, true),
+        (198, false, false),
+    ] {
+        let at = start + MILLISECOND * after + MILLISECOND / 2;
+        tokio::time::sleep_until(at).await;
+        let seen = (
+            subject.machine.lock(is_owed),
+            subject.machine.lock(is_unanswered),
+        );
+        assert_eq!(seen, (owed, unanswered), "{after}");
+    }
+    assert!(subject.store.state("key").starts_with("B "));
 }
 
 #[test]
@@ -279,17 +293,16 @@ fn a_vote_is_in_time_whatever_happens() {
                         match event {
                             Event::Inject(fault) => subject.store.memory().inject(fault),
                             Event::Post(verb, owed) => {
-                                let (votes, answer) = unbounded_channel();
-                                let owed = owed.then(|| now() + seconds(1));
+                                let owed = owed.then(|| seconds(1));
                                 let command = command(verb, "key", 'A', seconds(1));
-                                subject.post_with(command, owed, votes);
-                                let wait = owed.map_or(Duration::ZERO, |_| seconds(1));
-                                asked.push((now(), longest + wait, answer));
+                                let longest = longest + owed.unwrap_or_default();
+                                asked.push((longest, subject.post(command, owed)));
                             }
                         }
                     }
-                    for (start, longest, mut answer) in asked {
-                        let (at, ..) = answer.recv().await.unwrap();
+                    for (longest, asked) in asked {
+                        let start = asked.at;
+                        let (at, ..) = asked.answer().await;
                         prop_assert!(at - start <= longest, "after {:?}", at - start);
                     }
                     Ok(())
@@ -303,15 +316,16 @@ fn a_vote_is_in_time_whatever_happens() {
 /// runtime.
 #[tokio::test(start_paused = true)]
 async fn a_supervisor_that_ends_fails_all_votes() {
-    let mut subject = Subject::memory(MILLISECOND * 50);
+    let subject = Subject::memory(MILLISECOND * 50);
     tokio::time::sleep(MILLISECOND).await; // the supervisor dials
     subject.store.memory().inject(Fault::Hang);
-    subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
+    let acquire = || command(Verb::Acquire, "key", 'A', seconds(40));
+    let sent = subject.post(acquire(), None);
     tokio::time::sleep(MILLISECOND).await; // the supervisor sends
     subject.supervisor.abort();
-    subject.post(command(Verb::Acquire, "key", 'A', seconds(40)), None);
-    for _ in 0..2 {
-        let (_, vote) = subject.vote().await;
+    let posted = subject.post(acquire(), None);
+    for asked in [sent, posted] {
+        let (_, vote, _) = asked.answer().await;
         assert_eq!(vote, Vote::Fail(Failure::Closed));
     }
 }
@@ -362,15 +376,15 @@ async fn check_time(
     expected: &str,
 ) {
     for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
-        let mut subject = Subject::memory(MILLISECOND * 50);
+        let subject = Subject::memory(MILLISECOND * 50);
         if verb != Verb::Acquire {
             subject.store.write("key", 'A', Some(seconds(40)));
         }
         before(subject.store.memory()).await;
         let start = now();
-        subject.post(command(verb, "key", 'A', seconds(40)), None);
+        let asked = subject.post(command(verb, "key", 'A', seconds(40)), None);
         after(subject.store.memory()).await;
-        let (at, vote) = subject.vote().await;
+        let (at, vote, _) = asked.answer().await;
         let seen = (at - start, subject.said(&vote));
         assert_eq!(
             seen,
@@ -414,19 +428,33 @@ fn error() -> Fault {
     Fault::ErrorReply("OOM no room".into())
 }
 
-/// A master with its mailbox and its votes.
+/// A master, and the machine of a coordinator that has only this master.
 struct Subject {
     store: Store,
-    mailbox: Arc<Mailbox>,
+    machine: Arc<Shared>,
     supervisor: AbortHandle,
     /// The wall clock at the start of the row. Candidates are relative to this time.
     began: u64,
-    answers: UnboundedSender<Answer>,
-    votes: UnboundedReceiver<Answer>,
 }
 
-/// The time of a vote, the vote, and the text of the reply, if there is one.
+/// A command that was posted.
+struct Asked {
+    at: tokio::time::Instant,
+    round: LiveRound,
+}
+
+/// The time of a vote, the vote, and the text of the reply to an inspection.
 type Answer = (tokio::time::Instant, Vote, String);
+
+impl Asked {
+    async fn answer(self) -> Answer {
+        let vote = self.round.voted(0).await;
+        let latency = self.round.cast()[0].as_ref().unwrap().latency();
+        let seen = self.round.seen().pop().flatten();
+        let text = seen.map_or_else(String::new, |seen| seen.text);
+        (self.at + latency, vote, text)
+    }
+}
 
 /// Returns the servers that have `DELEX` or `DELIFEQ`.
 async fn native_subjects() -> Vec<Subject> {
@@ -465,26 +493,22 @@ impl Subject {
     }
 
     fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
+        let roster = Roster::new([spec.address().unwrap()], Quorum::of(1));
         let config = MasterConfig {
             connection_name: ConnectionName::fixture(),
-            node_timeout: NodeTimeout::Fixed(node_timeout),
-            connect_timeout: node_timeout * 20,
+            session: session_config(node_timeout),
             redial: Backoff::new(MILLISECOND * 30, MILLISECOND * 30).unwrap(), // not random
             servers: DistinctServers::new(1),
-            quarantine: crate::core::restart::Quarantine::Off,
-            quarantine_length: Duration::ZERO,
-            health: HealthBoard::new(&Roster::new([spec.address().unwrap()], Quorum::of(1)), None),
+            health: HealthBoard::new(&roster, None),
         };
-        let (mailbox, supervisor) = spec.open(0, &config);
-        let supervisor = tokio::spawn(supervisor).abort_handle();
-        let (answers, votes) = unbounded_channel();
+        let (observer, health) = (LockObserver::new(None), config.health.clone());
+        let machine = Arc::new(Shared::new(roster, &config.session, observer, health));
+        let supervisor = spec.open(0, &config, &machine);
         Self {
             store,
-            mailbox,
-            supervisor,
+            machine,
+            supervisor: tokio::spawn(supervisor).abort_handle(),
             began: wall_micros(),
-            answers,
-            votes,
         }
     }
 
@@ -560,8 +584,7 @@ impl Subject {
         } else {
             command.command(key, ballot)
         };
-        self.post(sent, None);
-        let (_, vote, note) = self.votes.recv().await.unwrap();
+        let (_, vote, note) = self.post(sent, None).answer().await;
         let answer = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
             _ => written(&vote, &note),
@@ -571,10 +594,10 @@ impl Subject {
 
     /// Returns the holder that `command` means, as an inspection reports it, or no one if it holds
     /// nothing. Servers and memory masters have different digests.
-    async fn holder(&mut self, key: &str, command: &RowCommand) -> String {
+    async fn holder(&self, key: &str, command: &RowCommand) -> String {
         let lock_id = step::lock_id(Kind::Mutex, key);
-        self.post(Command::new(&lock_id, Action::Inspect), None);
-        let (_, _, note) = self.votes.recv().await.unwrap();
+        let inspect = Command::new(&lock_id, Action::Inspect);
+        let (_, _, note) = self.post(inspect, None).answer().await;
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
         let it = holders.find(|words| {
             kind_of(words[0]) == command.kind.word()
@@ -601,9 +624,8 @@ impl Subject {
         step::candidate(micros.cast_signed().wrapping_sub(self.began.cast_signed()))
     }
 
-    async fn ask(&mut self, command: Command) -> Vote {
-        self.post(command, None);
-        self.vote().await.1
+    async fn ask(&self, command: Command) -> Vote {
+        self.post(command, None).answer().await.1
     }
 
     /// Returns the text of a vote of a memory master, without the number in its address.
@@ -612,65 +634,18 @@ impl Subject {
             .replace(self.store.memory().address(), "memory")
     }
 
-    async fn vote(&mut self) -> (tokio::time::Instant, Vote) {
-        let (at, vote, _) = self.votes.recv().await.unwrap();
-        (at, vote)
-    }
-
-    fn post(&self, command: Command, owed_until: Option<tokio::time::Instant>) {
-        self.post_with(command, owed_until, self.answers.clone());
-    }
-
-    fn post_with(
-        &self,
-        command: Command,
-        owed_until: Option<tokio::time::Instant>,
-        answers: UnboundedSender<Answer>,
-    ) {
-        let posted = clock::monotonic();
-        let owed_until = owed_until.map(|until| posted + (until - now()));
-        let request = Request::new(
-            command,
-            posted,
-            AnswerBox {
-                answers,
-                owed_until,
-                note: Mutex::default(),
-            },
-        );
-        let request = Arc::new(request);
-        if let Some(failure) = self.mailbox.post(request.clone()) {
-            self.mailbox
-                .cast(&*request, Vote::Fail(failure), clock::monotonic());
-        }
+    /// Posts a command. The master is owed it for that time, if there is one.
+    fn post(&self, command: Command, owed: Option<Duration>) -> Asked {
+        let at = now();
+        let round = (self.machine).with(|machine, now| machine.ask_any(command, owed, now));
+        let round = LiveRound::new(&self.machine, round);
+        Asked { at, round }
     }
 }
 
 impl Drop for Subject {
     fn drop(&mut self) {
-        self.mailbox.abandon();
-    }
-}
-
-struct AnswerBox {
-    answers: UnboundedSender<Answer>,
-    owed_until: Option<Tick>,
-    note: Mutex<String>,
-}
-
-impl VoteCounter for AnswerBox {
-    fn count(&self, master: usize, vote: SlotVote, _now: Tick) {
-        assert_eq!(master, 0);
-        let note = std::mem::take(&mut *self.note.lock());
-        let _ = self.answers.send((now(), vote.into_vote(), note)); // a later vote may have no receiver
-    }
-
-    fn take_text(&self, _master: usize, text: &str) {
-        text.clone_into(&mut self.note.lock());
-    }
-
-    fn owed_until(&self, _master: usize) -> Option<Tick> {
-        self.owed_until
+        self.machine.lock(Machine::abandon);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Direct access to the keys of a master, without the mailbox.
+//! Direct access to the keys of a master, without the machine.
 
 use std::collections::BTreeMap;
 
@@ -93,7 +93,7 @@ impl Store {
     /// Runs a step that is not a command.
     pub(super) fn run(&self, key: &str, step: &Step) {
         match step {
-            Step::Command(_) => panic!("a command goes through the mailbox"),
+            Step::Command(_) => panic!("a command goes through the machine"),
             Step::Write(who, ttl) => self.write(key, *who, *ttl),
             Step::WriteText(text, ttl) => self.write_text(key, text, *ttl),
             Step::Delete => drop(self.command(&["DEL", key])),

@@ -1,7 +1,9 @@
 //! Reports of changes, which wake waiters.
 
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
 use super::{step::RowCommand, *};
-use crate::master::{Listener, Topic};
+use crate::machine::listeners::{Listener, Topic};
 
 /// Sends an empty message for each report.
 #[derive(Debug)]
@@ -17,7 +19,7 @@ impl Listener for Reports {
 /// A watched key is reported at its next change by anyone, and only once.
 #[tokio::test]
 async fn a_change_is_reported_once_after_each_command_that_watches() {
-    for mut subject in subjects().await {
+    for subject in subjects().await {
         let mut number = 0;
         for (kind, verb, holder) in [
             (Kind::Mutex, Verb::Acquire, "write 40s"),
@@ -42,14 +44,14 @@ async fn a_change_is_reported_once_after_each_command_that_watches() {
                 row.watch = true;
                 let watching = row.command(&key, None);
                 let case = format!("{kind} {verb:?} {change} on {}", subject.store.kind());
-                check_report(&mut subject, &key, holder, watching, change, &case).await;
+                check_report(&subject, &key, holder, watching, change, &case).await;
             }
         }
     }
 }
 
 async fn check_report(
-    subject: &mut Subject,
+    subject: &Subject,
     key: &Arc<str>,
     holder: &str,
     watching: Command,
@@ -60,7 +62,7 @@ async fn check_report(
     let listener: Arc<dyn Listener> = Arc::new(Reports(reports));
     let listener_handle = Arc::downgrade(&listener);
     let topic = Topic::Key(key.clone());
-    subject.mailbox.listen(&topic, listener_handle.clone());
+    (subject.machine).lock(|machine| machine.listen(&topic, &listener_handle));
     for _ in 0..2 {
         subject.store.change(key, holder);
     }
@@ -76,5 +78,5 @@ async fn check_report(
     let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
     subject.ask(inspect.command(key, None)).await;
     assert!(reported.try_recv().is_err(), "{case}: reported twice");
-    subject.mailbox.ignore(&topic, &listener_handle);
+    (subject.machine).lock(|machine| machine.ignore(&topic, &listener_handle));
 }

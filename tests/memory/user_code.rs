@@ -15,15 +15,16 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason};
+use quorlock::{Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason};
 use testkit::on_event::OnEvent;
 use tokio::{
     spawn,
+    task::JoinHandle,
     time::{advance, sleep, timeout},
 };
-use tracing::{Subscriber, subscriber::set_default};
+use tracing::{Event, Metadata, Subscriber, span, subscriber::set_default};
 
-use crate::world::{KINDS, World, error, millis, paused_runtime, seconds, start};
+use crate::world::{KINDS, REDIAL, World, error, millis, paused_runtime, seconds, start};
 
 /// A waker that calls a function whenever it is woken.
 struct OnWake<F>(F);
@@ -62,6 +63,30 @@ fn panics_at(text: &'static str) -> impl Subscriber + Send + Sync {
     })
 }
 
+/// A subscriber that panics at the first span of a renewal.
+#[derive(Default)]
+struct PanicsAtRenewal(AtomicBool);
+
+impl Subscriber for PanicsAtRenewal {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("quorlock")
+    }
+
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        let is_renewal = span.metadata().name() == "renew";
+        if is_renewal && !self.0.swap(true, Ordering::SeqCst) {
+            panic!("a subscriber");
+        }
+        span::Id::from_u64(1)
+    }
+
+    fn event(&self, _: &Event<'_>) {}
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
 /// Polls `future` once. Its waker panics.
 fn poll_with_bomb<T>(future: Pin<&mut impl Future<Output = T>>) {
     let bomb = waker(|| panic!("a waker"));
@@ -80,7 +105,12 @@ async fn panic_in_task(world: &World, why: &str) {
         "an event before a vote" => {
             let _listening = set_default(panics_at("master takes no locks"));
             world.inject_all(&error());
-            victim.acquire().await.unwrap_err();
+            victim.try_acquire().await.unwrap_err();
+        }
+        "an event of a connection that ends" => {
+            let _listening = set_default(panics_at("master down"));
+            world.inject([Fault::Down]);
+            sleep(millis(10)).await;
         }
         "an event in a vote" => {
             let _listening = set_default(panics_at("lock lost"));
@@ -93,6 +123,13 @@ async fn panic_in_task(world: &World, why: &str) {
             let _guard = victim.acquire().await.unwrap();
             advance(seconds(1)).await; // a stall that lasts longer than the validity
             sleep(millis(10)).await;
+        }
+        "a span of the renewer" => {
+            let bomb = Arc::<PanicsAtRenewal>::default();
+            let _listening = set_default(bomb.clone());
+            let guard = victim.acquire().await.unwrap();
+            sleep(seconds(2)).await;
+            assert!(bomb.0.load(Ordering::SeqCst) && guard.is_valid());
         }
         "the waker of a loss" => {
             let guard = victim.acquire().await.unwrap();
@@ -130,14 +167,16 @@ async fn panic_in_task(world: &World, why: &str) {
 }
 
 #[test]
-fn a_panic_in_a_task_closes_the_coordinator() {
+fn a_panic_in_a_task_harms_no_other_call() {
     let lock =
         |locks: &Coordinator, kind: Kind| locks.of_kind(kind, format!("a {kind}"), &locks.owner());
     // Without the vote of its only master, a round would never end.
     for (why, masters) in [
         ("an event before a vote", 1),
+        ("an event of a connection that ends", 3),
         ("an event in a vote", 3),
         ("an event in the renewer", 3),
+        ("a span of the renewer", 3),
         ("the waker of a loss", 3),
         ("the waker of a round", 3),
         ("one waker of several", 3),
@@ -156,22 +195,40 @@ fn a_panic_in_a_task_closes_the_coordinator() {
             let guard = world.locks.mutex("held").acquire().await.unwrap();
             sleep(seconds(1)).await;
             panic_in_task(&world, why).await;
-            let ends = async {
+            world.clear_faults();
+            sleep(REDIAL).await;
+            let goes_on = async {
+                drop(world.locks.mutex("new").acquire().await.unwrap());
+                guard.extend(seconds(20)).await.unwrap();
+                assert_eq!(guard.state(), LockState::Held, "{why}");
+                assert!(!waiters.iter().any(JoinHandle::is_finished), "{why}");
+                held.clear();
                 for waiter in waiters {
-                    let error = waiter.await.unwrap().unwrap_err();
-                    assert!(matches!(error, AcquireError::Closed), "{why}: {error}");
+                    drop(waiter.await.unwrap().unwrap());
                 }
-                let error = world.locks.mutex("new").acquire().await.unwrap_err();
-                assert!(matches!(error, AcquireError::Closed), "{why}: {error}");
-                let _lost = guard.lost().await;
-                guard.extend(seconds(20)).await.unwrap_err();
                 drop(guard);
                 world.locks.close().await;
             };
-            timeout(seconds(60), ends).await.expect(why);
-            assert!(held.iter().all(Guard::is_valid), "{why}: another's locks");
+            timeout(seconds(60), goes_on).await.expect(why);
+            let left = world.masters.iter().map(|master| master.keys().len());
+            assert_eq!(left.sum::<usize>(), 0, "{why}");
         });
     }
+}
+
+/// A program may wait for a loss in each of its requests, beside something else that ends first.
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_loss_that_is_dropped_keeps_no_waker() {
+    let world = World::new(3).await;
+    let guard = world.guard().await;
+    let idle = Arc::new(OnWake(|| ()));
+    let waker = Waker::from(idle.clone());
+    for _ in 0..100 {
+        let mut lost = pin!(guard.lost());
+        let polled = lost.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+    }
+    assert_eq!(Arc::strong_count(&idle), 2);
 }
 
 /// The waker of `Guard::lost` reads the guard's state.

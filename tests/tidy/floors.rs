@@ -13,13 +13,22 @@ use crate::{
 /// name. A new folder needs a row.
 const FLOORS: &[(&str, &[&str])] = &[
     ("src/core/", &["core"]),
+    ("src/machine/", &["clock", "core", "machine", "meter"]),
+    (
+        "src/observe/",
+        &["clock", "core", "machine", "meter", "observe"],
+    ),
     (
         "src/master/",
-        &["clock", "core", "master", "meter", "panics"],
+        &[
+            "clock", "core", "home", "machine", "master", "meter", "observe", "panics",
+        ],
     ),
     (
         "src/driver/",
-        &["clock", "core", "driver", "master", "meter", "panics"],
+        &[
+            "clock", "core", "driver", "home", "machine", "master", "meter", "observe", "panics",
+        ],
     ),
 ];
 
@@ -27,6 +36,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 const FILES: &[(&str, &[&str])] = &[
     ("src/clock.rs", &["core"]),
     ("src/face/fence.rs", &[]),
+    ("src/home.rs", &[]),
     ("src/internals.rs", &["core", "master"]),
     ("src/meter.rs", &["meter"]),
     ("src/panics.rs", &[]),
@@ -47,19 +57,23 @@ const WORDS: &[(&str, &str, &str)] = &[
         "tokio::",
         // Tests may pause tokio's clock. A blocking coordinator has a runtime of its own, and its
         // calls wait for it.
-        "src/clock.rs src/driver/ src/master/ src/face/builder/ src/face/blocking/background.rs",
+        // A claim has a signal for the tasks that wait for a loss, which needs no runtime.
+        "src/clock.rs src/driver/ src/machine/claim/mod.rs src/machine/out.rs src/master/ \
+         src/face/builder/ src/face/blocking/background.rs",
         "the other floors know no runtime",
     ),
     (
         "parking_lot::",
         // Threads compare the clocks in turns. Groups open a coordinator when it is first needed.
-        "src/clock.rs src/driver/ src/master/ src/face/groups/",
+        "src/clock.rs src/driver/ src/master/ src/observe/ src/face/groups/",
         "the other floors hold no locks",
     ),
     (
         "tracing::",
         // A variable that is no setting is no error, and nobody else would tell of it.
-        "src/driver/ src/master/ src/face/builder/shared_settings.rs",
+        // The machine keeps spans for the floors that write logs.
+        "src/driver/ src/machine/out.rs src/machine/round.rs src/master/ src/observe/ \
+         src/face/builder/shared_settings.rs",
         "the other floors write no logs",
     ),
     (
@@ -99,9 +113,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "count_vote verdict",
-        // A round while its votes come in passes them on to the rules.
-        "src/core/ src/internals.rs src/driver/live_round.rs",
-        "only the core counts votes",
+        "src/core/ src/internals.rs src/machine/",
+        "only the core and the machine count votes",
     ),
 ];
 

@@ -46,8 +46,8 @@ pub enum ReadyError {
     #[error(transparent)]
     Blocking(#[from] BlockingError),
 
-    /// The coordinator is closed, its runtime has shut down, code of the program panicked in a task
-    /// of the coordinator, or the coordinator was made before this process was forked.
+    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
+    /// task of the coordinator, or the coordinator was made before this process was forked.
     #[error(
         "the coordinator is closed, its runtime ended, a task panicked, \
          or this process was forked: make the coordinator after the fork"

@@ -179,6 +179,9 @@ pub(crate) struct Seen {
     /// The holders. There are none if the lock is free.
     held: Vec<SeenHolder>,
     queue: Vec<String>,
+    /// The reply.
+    #[cfg(test)]
+    pub(crate) text: String,
 }
 
 /// A holder in the answer of one master.
@@ -200,7 +203,12 @@ impl Seen {
         }
         let queue = lines().skip(held.len().max(1)).map(str::to_owned);
         let queue = queue.collect();
-        Some(Self { held, queue })
+        Some(Self {
+            held,
+            queue,
+            #[cfg(test)]
+            text: text.to_owned(),
+        })
     }
 
     /// Returns the time until the lock is free on the master. `None` if it is free now.

@@ -353,6 +353,32 @@ impl Verb {
     ];
 }
 
+/// The words for votes in the metrics.
+pub(crate) const OUTCOMES: &[&str] = &[
+    "closed",
+    "disconnected",
+    "granted",
+    "quarantined",
+    "refused",
+    "rejected",
+    "timed_out",
+    "unreachable",
+];
+
+/// Returns the word for a vote in the metrics.
+pub(crate) fn outcome_word(vote: &Vote) -> &'static str {
+    match vote {
+        Vote::Grant => "granted",
+        Vote::Refuse(_) => "refused",
+        Vote::Fail(Failure::Closed) => "closed",
+        Vote::Fail(Failure::Disconnected(_)) => "disconnected",
+        Vote::Fail(Failure::Quarantined { .. }) => "quarantined",
+        Vote::Fail(Failure::Rejected(_)) => "rejected",
+        Vote::Fail(Failure::TimedOut { .. }) => "timed_out",
+        Vote::Fail(Failure::Unreachable(_)) => "unreachable",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

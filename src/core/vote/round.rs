@@ -5,7 +5,7 @@ use std::{iter, num::NonZeroU32, time::Duration};
 use smallvec::SmallVec;
 
 use super::{
-    Failure, MasterSet, Slot, SlotVote, Verb, Vote,
+    Failure, MasterSet, Refusal, Slot, SlotVote, Verb, Vote,
     quorum::{Outcome, Quorum},
 };
 use crate::core::time::tick::LeaseTick;
@@ -108,6 +108,13 @@ impl Round {
             self.outcome = Outcome::Won;
         }
         self.outcome
+    }
+
+    /// Counts `masters` as done at `now`, because there is nothing to do on them.
+    pub(crate) fn skip(&mut self, masters: MasterSet, now: LeaseTick) {
+        for master in masters.iter() {
+            self.count_vote(master, Vote::Refuse(Refusal::Gone), now);
+        }
     }
 
     /// Ends this round, which is pending, without a majority. Later votes do not change the

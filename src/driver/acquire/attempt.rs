@@ -12,12 +12,9 @@ use crate::{
             identity::{Identity, Ticket},
             name::Token,
         },
-        vote::{Verb, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
-    driver::{
-        claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
-        live_round::LiveRound,
-    },
+    driver::claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
 };
 
 /// The result of an attempt.
@@ -86,7 +83,7 @@ pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
     let rounds = context.node_timeout() * (3 + ballots);
-    if context.masters.undialled().is_empty() {
+    if context.masters.are_dialled() {
         rounds
     } else {
         rounds + context.config.connect_timeout
@@ -105,9 +102,9 @@ async fn decide(
     if let Some(agreed) = agreed
         && let Some(obstacle) = level.claim.ask_agreed(agreed, None, asks_anyway).await
     {
-        let round = Some(level.claim.newest_round());
-        let mut denied = Denied::new(obstacle, round.clone());
-        denied.watching = round;
+        let round = level.claim.newest_round();
+        let mut denied = Denied::new(obstacle, Some(round.clone()));
+        denied.watching = Some(round);
         return Attempted::Denied(denied);
     }
     match level.claim.conclude(watch.is_some(), None, |_| true).await {
@@ -131,17 +128,19 @@ pub(super) async fn take_back(
     is_watched: bool,
 ) -> Denied {
     let context = &request.context;
-    let release = level.end(is_watched);
+    let Some(release) = level.end(is_watched) else {
+        return Denied::new(Obstacle::NoQuorum, None); // after a fork
+    };
     let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {
         // One refusal and one failure may be enough to lose the round. Only the other votes tell
         // whether the reason is another holder or a lack of masters.
-        let is_clear = |round: &Round| {
-            let missing = round.unanswered() - context.masters.undialled();
-            round.is_disputed() || round.lacks_masters() || missing.is_empty()
+        let is_clear = |round: &Round, undialled| {
+            let missing = round.unanswered() - undialled;
+            let is_clear = round.is_disputed() || round.lacks_masters() || missing.is_empty();
+            is_clear.then_some(())
         };
-        let look = || acquisition.read(is_clear).then_some(());
-        acquisition.until(look).await;
+        acquisition.until(is_clear).await;
     }
     if outcome == Outcome::NoMajority && acquisition.read(Round::is_disputed) {
         context.in_time(release.decided()).await;
@@ -155,7 +154,7 @@ pub(super) async fn take_back(
         Denied::by(acquisition, outcome, release.read(Round::free_in))
     };
     if is_watched && matches!(denied.obstacle, Obstacle::HeldFor(_)) {
-        denied.watching = Some(release);
+        denied.watching = Some(release.clone());
     }
     denied.note(request);
     denied
@@ -167,18 +166,17 @@ pub(super) async fn reenter(
     request: &LockRequest,
     owned: &Arc<OwnedLock>,
 ) -> Result<Option<Attempted>, AcquireError> {
-    let Some(claim) = owned.claim() else {
+    let Some(claim) = owned.claim(&request.context) else {
         return Ok(None);
     };
     if request.is_fenced && claim.fencing_token().is_none() {
         let name = request.lock_id.name().clone();
         return Err(AcquireError::NotFenced { name });
     }
-    let Some((level, extension)) = claim.reenter(owned.clone(), request)? else {
+    let Some((level, round)) = claim.reenter(owned.clone(), request)? else {
         return Ok(None);
     };
-    let round = extension.round.clone();
-    let refused = match claim.confirm_extension(&extension).await {
+    let refused = match claim.confirm_extension(&round).await {
         Ok(()) => return Ok(Some(Attempted::Won(level))),
         Err(ExtendError::NoQuorum { .. }) => Obstacle::NoQuorum,
         Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
@@ -196,12 +194,11 @@ pub(super) async fn majority_answers(request: &LockRequest) -> bool {
     let (context, masters) = (&request.context, &request.context.masters);
     let mut answers = masters.has_quorum();
     if answers {
-        let start = clock::now();
-        let limit = start + context.config.drift.usable(request.ttl);
-        let round = Round::open(Verb::Inspect, masters.quorum(), start, Some(limit));
-        let inspection = LiveRound::open(round, &context.observer);
-        let command = Command::new(&request.lock_id, Action::Inspect);
-        masters.post(command, inspection.clone());
+        let usable = context.config.drift.usable(request.ttl);
+        let inspection = context.ask(
+            Command::new(&request.lock_id, Action::Inspect),
+            Some(usable),
+        );
         inspection.settled().await;
         answers = inspection.read(|round| round.every_set_has_in_time(Vote::is_reply));
     }

@@ -54,8 +54,8 @@ impl Deadline {
         let waited = self.waited();
         if waited > request.ttl.duration() && !self.is_logged.swap(true, Ordering::Relaxed) {
             let (context, lock_id) = (&request.context, &request.lock_id);
-            let own_guard = context.renewer.holds(lock_id);
-            let observer = &context.observer;
+            let own_guard = context.holds(lock_id);
+            let observer = context.observer();
             observer.waits(lock_id.name(), waited, denied, own_guard);
         }
         Ok(())

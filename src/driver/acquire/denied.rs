@@ -1,6 +1,6 @@
 //! Attempts that did not end in a lock.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use crate::{
     clock,
@@ -18,21 +18,21 @@ use crate::{
 pub(crate) struct Denied {
     pub(super) obstacle: Obstacle,
     /// The round that was not won. `None` if nothing was sent.
-    pub(super) round: Option<Arc<LiveRound>>,
+    pub(super) round: Option<LiveRound>,
     /// The round after which masters tell the waiter about the next change of the lock.
-    pub(super) watching: Option<Arc<LiveRound>>,
+    pub(super) watching: Option<LiveRound>,
 }
 
 impl Denied {
     /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock
     /// will be free in `free_in`.
-    pub(super) fn by(round: Arc<LiveRound>, outcome: Outcome, free_in: Option<Duration>) -> Self {
+    pub(super) fn by(round: LiveRound, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
         let obstacle = round.read(|round| Obstacle::of(round, outcome, free_in, elapsed));
         Self::new(obstacle, Some(round))
     }
 
-    pub(super) fn new(obstacle: Obstacle, round: Option<Arc<LiveRound>>) -> Self {
+    pub(super) fn new(obstacle: Obstacle, round: Option<LiveRound>) -> Self {
         Self {
             obstacle,
             round,
@@ -49,11 +49,11 @@ impl Denied {
         }
         match (&self.obstacle, &self.round) {
             (reason @ (MissingRight | NoQuorum | Quarantined(_) | TooSlow(_)), Some(round)) => {
-                let votes = || context.masters.votes(round).to_string();
+                let votes = || round.votes().to_string();
                 let name = request.lock_id.name();
-                context.observer.lacks_quorum(name, reason, votes);
+                context.observer().lacks_quorum(name, reason, votes);
             }
-            (_, Some(_)) => context.observer.found_quorum(),
+            (_, Some(_)) => context.observer().found_quorum(),
             (_, None) => {}
         }
     }
@@ -89,7 +89,7 @@ impl Denied {
         let Some(round) = &self.round else {
             return AcquireError::OwnerBusy { name };
         };
-        let votes = context.masters.votes(round);
+        let votes = round.votes();
         let reason = match self.obstacle {
             Obstacle::OwnerBusy => return AcquireError::OwnerBusy { name },
             Obstacle::HeldFor(remaining) => Contention::Held { remaining },
@@ -124,7 +124,7 @@ impl Denied {
         AcquireError::Contended {
             name,
             reason,
-            own_guard: is_held && context.renewer.holds(&request.lock_id),
+            own_guard: is_held && context.holds(&request.lock_id),
             votes,
         }
     }

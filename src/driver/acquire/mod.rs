@@ -14,11 +14,11 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::future::{Either, select};
 use tracing::{Instrument, Span};
 
-use super::{
-    claim::{ask::LockRequest, level::Level, owned_lock::LockOwner},
+use super::claim::{ask::LockRequest, level::Level, owned_lock::LockOwner};
+use crate::{
+    core::{error::AcquireError, time::tick::Tick},
     observe::observer::now_if_metered,
 };
-use crate::core::{error::AcquireError, time::tick::Tick};
 use attempt::{Attempted, attempt, reenter};
 use contend::contend;
 use deadline::Deadline;
@@ -50,7 +50,7 @@ pub(crate) async fn acquire(
     request: &LockRequest,
     limit: Option<Duration>,
 ) -> Result<Level, AcquireError> {
-    let _waiter = request.context.observer.count_waiter(&request.lock_id);
+    let _waiter = request.context.observer().count_waiter(&request.lock_id);
     let (call, deadline) = (Call::begin(request), Deadline::new(limit));
     let acquired = async {
         request.context.check_open()?; // before a mutex is locked
@@ -81,7 +81,7 @@ async fn acquire_owned(
     loop {
         // When one task of the owner wins the lock, the owner's other tasks reenter the lock. They
         // do not wait until the winner drops its guard.
-        let is_held = pin!(owned.until_held(&context.timers));
+        let is_held = pin!(owned.until_held(context));
         if let Either::Right((acquired, _)) = select(is_held, acquired.as_mut()).await {
             return acquired;
         }
@@ -122,7 +122,7 @@ impl<'a> Call<'a> {
     fn begin(request: &'a LockRequest) -> Self {
         Self {
             request,
-            span: request.context.observer.call(&request.lock_id),
+            span: request.context.observer().call(&request.lock_id),
             since: now_if_metered(),
             outcome: Some("dropped"),
         }
@@ -131,7 +131,7 @@ impl<'a> Call<'a> {
     /// Logs and records the result of the call. If the lock was acquired, begins to record the hold
     /// and to renew the lock.
     fn end_and_hold(mut self, result: Result<&Level, &AcquireError>) {
-        let (observer, name) = (&self.request.context.observer, self.request.lock_id.name());
+        let (observer, name) = (self.request.context.observer(), self.request.lock_id.name());
         match result {
             Ok(level) => {
                 let claim = &level.claim;
@@ -155,7 +155,7 @@ impl<'a> Call<'a> {
 impl Drop for Call<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
-            let observer = &self.request.context.observer;
+            let observer = self.request.context.observer();
             observer.record_call(&self.request.lock_id, self.since, outcome);
         }
     }

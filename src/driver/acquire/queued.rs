@@ -14,7 +14,6 @@ use super::{
 use crate::{
     clock,
     core::{
-        claim::rounds::NextRound,
         error::AcquireError,
         kind::Access,
         protocol::identity::{Identity, Ticket},
@@ -32,6 +31,7 @@ use crate::{
         live_round::LiveRound,
         waiting::called_waiter::CalledWaiter,
     },
+    machine::claim::ask::NextRound,
 };
 
 /// What a waiter has while it makes rounds with one claim. Dropping this value leaves the queues.
@@ -103,7 +103,7 @@ impl<'a> QueuedWait<'a> {
             match self.make_rounds().await? {
                 Next::Return(level) => return Ok(level),
                 Next::CorrectTicket(time) => {
-                    (self.context.timestamps).correct(time, &self.context.observer);
+                    (self.context.timestamps).correct(time, self.context.observer());
                     self.draw_ticket();
                 }
                 Next::StepAside(quarantine) => self.wait_aside(quarantine).await?,
@@ -226,6 +226,7 @@ impl<'a> QueuedWait<'a> {
             identity: Some(self.identity()),
             queue: position.waiter.as_ref().map(|_| self.policy.options),
             candidate: None,
+            tries: None,
             watch: (position.waiter.as_ref()).is_some_and(CalledWaiter::listens_to_key),
         });
         Ok(())
@@ -303,7 +304,7 @@ impl<'a> QueuedWait<'a> {
                 let denied = Denied::new(Obstacle::OwnerBusy, None);
                 return Err(self.deadline.expired(self.request, &denied));
             };
-            if self.owned.claim().is_none() {
+            if !self.owned.is_held(&self.request.context) {
                 return Ok(permit);
             }
             drop(permit);
@@ -318,7 +319,7 @@ impl<'a> QueuedWait<'a> {
     /// Notes a round that was not won. Returns an error if the wait ends with the round.
     async fn note_denied(
         &mut self,
-        round: &Arc<LiveRound>,
+        round: &LiveRound,
         outcome: Outcome,
         is_last: bool,
     ) -> Result<(), AcquireError> {

@@ -40,7 +40,7 @@ pub(crate) async fn acquire_all(
     limit: Option<Duration>,
 ) -> Result<Vec<Level>, AcquireError> {
     let first = requests.first();
-    let _waiter = first.map(|first| first.context.observer.count_waiter(&first.lock_id));
+    let _waiter = first.map(|first| first.context.observer().count_waiter(&first.lock_id));
     let mut prefix = Prefix::new(requests);
     let span = prefix.span();
     let acquired = prefix.fill(Deadline::new(limit)).instrument(span).await;

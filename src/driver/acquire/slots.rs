@@ -4,7 +4,7 @@
 //! many ask, masters get the commands in different orders, and choose different slots. Then the
 //! agreed master chooses, and the other masters are asked for that slot.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use super::{
     attempt::{Attempted, attempt},
@@ -65,7 +65,7 @@ pub(super) struct SlotChoice<'a> {
     /// The agreed master, if it was asked to choose in the last attempt that was denied.
     last: Option<usize>,
     /// The round before the newest one, if the newest one keeps the grants of that earlier round.
-    kept: Option<Arc<LiveRound>>,
+    kept: Option<LiveRound>,
     /// `true` if the agreed master was asked to choose after a split vote, since the last wait.
     has_chosen: bool,
 }
@@ -119,7 +119,7 @@ impl<'a> SlotChoice<'a> {
     /// because the agreed master may be wrong.
     pub(super) async fn await_choice(
         &mut self,
-        claim: &Arc<Claim>,
+        claim: &Claim,
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {
@@ -145,7 +145,7 @@ impl<'a> SlotChoice<'a> {
     /// choose in the next round. It does not choose twice in a row, because it may be wrong, and
     /// only once before the caller [waits](Self::note_wait), because the votes may be split again.
     /// Returns whether the grants are kept for the next round, which then begins at once.
-    pub(super) fn note_denied(&mut self, round: &Arc<LiveRound>) -> bool {
+    pub(super) fn note_denied(&mut self, round: &LiveRound) -> bool {
         (self.last, self.agreed) = (self.chooser.take(), None);
         let is_split = self.has_slots && round.read(Round::is_split_over_slots);
         self.note(is_split);

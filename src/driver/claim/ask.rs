@@ -1,39 +1,30 @@
 //! The rounds that acquire a lock.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Weak, atomic::AtomicBool},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::select;
-use parking_lot::Mutex;
 
-use super::{Claim, Locked, Protected, extension::HealVoteCounter, owned_lock::LockOwner};
+use super::{Claim, owned_lock::LockOwner};
 use crate::{
     clock,
     core::{
-        claim::{
-            ClaimState, ClaimStep, Terms,
-            rounds::{NextRound, acquisition},
-        },
         kind::{Access, rights::Rights},
         protocol::{
-            command::{Ballot, Command, Holding, MORE_BALLOTS},
+            command::{Ballot, Holding, MORE_BALLOTS},
             identity::{Identity, QueueOptions},
             name::LockId,
         },
         time::{
             lease::{CLOCK_WINDOW, Ttl},
             renewal::Renewal,
-            tick::Tick,
         },
-        vote::{
-            MasterSet, Refusal, SlotVote, Vote, obstacle::Obstacle, quorum::Outcome, round::Round,
-        },
+        vote::{MasterSet, Refusal, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
-    driver::{context::Context, live_round::LiveRound, time::Signal},
-    master::VoteCounter,
+    driver::{context::Context, live_round::LiveRound},
+    machine::{
+        ClaimId,
+        claim::{Claim as Kept, Terms, ask::NextRound},
+    },
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
@@ -82,37 +73,42 @@ impl Claim {
         identity: Identity,
         agreed: Option<usize>,
         queue: Option<QueueOptions>,
-    ) -> Arc<Self> {
-        let (context, masters) = (&request.context, &request.context.masters);
+    ) -> Self {
+        let context = &request.context;
         let terms = Terms {
             lock_id: request.lock_id.clone(),
             ttl: request.ttl,
             drift: context.config.drift,
-            quorum: masters.quorum().clone(),
+            quorum: context.masters.quorum().clone(),
         };
-        let holding = request.holding(identity);
-        let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
-        let began = clock::monotonic();
-        let now = clock::now_at(began);
-        let round = acquisition(&terms, now, queue);
-        let step = ClaimStep::new(&terms, &round, now, began);
-        let (state, command) = ClaimState::begin(&step, holding, asked, queue);
-        let claim = Arc::new(Self {
-            context: context.clone(),
-            terms,
-            rights: request.rights(),
-            began,
-            protected: Mutex::new(Protected {
-                state,
-                newest: LiveRound::open(round, &context.observer),
-                hold: None,
-                timer: None,
-            }),
-            has_hold_begun: AtomicBool::new(false),
-            lost_signal: Signal::default(),
+        let (holding, rights) = (request.holding(identity), request.rights());
+        let (tries, asked) = (context.rights.to_try(rights), asked(agreed));
+        let (id, began) = context.machine.with(|machine, now| {
+            let id = machine.begin(terms, holding, asked, (queue, tries), now);
+            (id, now.monotonic)
         });
-        claim.post_acquisition(claim.lock(), asked, command);
-        claim
+        Self {
+            context: context.clone(),
+            lock_id: request.lock_id.clone(),
+            rights,
+            began,
+            id,
+        }
+    }
+
+    /// Returns the claim `id` on the lock `lock_id`, if the lock is held.
+    pub(super) fn held(context: &Arc<Context>, lock_id: &LockId, id: ClaimId) -> Option<Self> {
+        let (began, is_fenced) = context.machine.with(|machine, now| {
+            let claim = machine.share_held(id, now)?;
+            Some((claim.began, claim.fencing_token().is_some()))
+        })?;
+        Some(Self {
+            context: context.clone(),
+            lock_id: lock_id.clone(),
+            rights: Rights::of(lock_id.kind(), is_fenced),
+            began,
+            id,
+        })
     }
 
     /// Waits for the answer of the `agreed` master, unless it takes longer than a majority does. If
@@ -125,7 +121,7 @@ impl Claim {
     /// then ask no other master. The agreed master reports the next change of the key to the
     /// clients that it refuses.
     pub(crate) async fn ask_agreed(
-        self: &Arc<Self>,
+        &self,
         agreed: usize,
         queue: Option<QueueOptions>,
         asks_anyway: bool,
@@ -147,21 +143,18 @@ impl Claim {
         obstacle
     }
 
-    fn ask_others(self: &Arc<Self>, queue: Option<QueueOptions>) {
-        let mut locked = self.lock();
-        if let Some((others, command)) =
-            locked.take_step(|claim, step| claim.ask_others(step, queue))
-        {
-            self.post_acquisition(locked, others, command);
-        }
+    fn ask_others(&self, queue: Option<QueueOptions>) {
+        let tries = self.context.rights.to_try(self.rights);
+        self.step(|claim, step| claim.ask_others(step, queue, tries));
     }
 
     /// Posts another round that asks for the lock. If the lock is fenced and `next` has no
     /// candidate, the round offers a candidate that is larger than the last one.
-    pub(crate) fn ask_again(self: &Arc<Self>, mut next: NextRound) {
-        let (timestamps, asked) = (&self.context.timestamps, next.asked);
-        let mut locked = self.lock();
-        if let Some(last) = locked.state().fencing_token()
+    pub(crate) fn ask_again(&self, mut next: NextRound) {
+        let Context {
+            rights, timestamps, ..
+        } = &*self.context;
+        if let Some(last) = self.fencing_token()
             && next.candidate.is_none()
         {
             // The release raises the counters only to the last candidate. The command of an earlier
@@ -169,20 +162,8 @@ impl Claim {
             // the last one.
             next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
         }
-        if let Some(command) = locked.take_step(|claim, step| claim.ask_again(step, next)) {
-            self.post_acquisition(locked, asked, command);
-        }
-    }
-
-    fn post_acquisition(self: &Arc<Self>, locked: Locked<'_>, to: MasterSet, mut command: Command) {
-        command.tries = self.context.rights.to_try(self.rights);
-        let round = locked.protected.newest.clone();
-        if self.kind().spec().has_slots {
-            let claim = Arc::downgrade(self);
-            locked.post(to, command, SlotVoteCounter { round, claim });
-        } else {
-            locked.post(to, command, round);
-        }
+        next.tries = rights.to_try(self.rights);
+        self.step(|claim, step| claim.ask_again(step, next));
     }
 
     /// Posts a round with another candidate for the fencing token if the round can win. Returns
@@ -191,7 +172,7 @@ impl Claim {
     /// The round can win if a majority of masters are free, and some of them have seen a larger
     /// candidate. It can also win if a majority of masters say that the time in the last candidate
     /// is wrong.
-    fn raise_ballot(self: &Arc<Self>, queue: Option<QueueOptions>) -> bool {
+    fn raise_ballot(&self, queue: Option<QueueOptions>) -> bool {
         if self.fencing_token().is_none() {
             return false;
         }
@@ -201,7 +182,7 @@ impl Claim {
         let candidate = if let Some(least) = round.read(Round::next_candidate) {
             self.candidate_from(least)
         } else if let Some(clock) = round.read(Round::skewed_to) {
-            timestamps.correct(clock, &context.observer);
+            timestamps.correct(clock, context.observer());
             timestamps.next()
         } else {
             return false;
@@ -211,6 +192,7 @@ impl Claim {
             identity: None, // the masters keep the grants of this attempt
             queue,
             candidate: Some(candidate),
+            tries: None,
             watch: false,
         });
         true
@@ -238,9 +220,7 @@ impl Claim {
     /// position in the queues of these masters.
     pub(crate) fn yield_grants(&self, to: MasterSet, timeout: Duration) {
         if !to.is_empty() {
-            let locked = self.lock();
-            let command = locked.state().yield_grants(&self.terms, timeout);
-            locked.post(to, command, ());
+            self.step(|claim, step| claim.yield_grants(step, to, timeout));
         }
     }
 
@@ -248,7 +228,7 @@ impl Claim {
     /// another ballot can win and `may_raise` returns `true` for the newest round. `will_retry`
     /// says whether the caller asks again if no ballot wins.
     pub(crate) async fn conclude(
-        self: &Arc<Self>,
+        &self,
         will_retry: bool,
         queue: Option<QueueOptions>,
         may_raise: impl Fn(&Round) -> bool,
@@ -266,37 +246,28 @@ impl Claim {
     /// Waits for the outcome of the newest round. If the round has no majority, also waits for
     /// missing votes that may show that another ballot can win. A majority counts as too late if no
     /// validity is left when the waiting task runs again.
-    async fn conclude_round(self: &Arc<Self>, will_retry: bool) -> Outcome {
-        let round = self.newest_round();
-        if !self.context.masters.undialled().is_empty() {
-            self.give_up_disputed(&round, will_retry).await;
+    async fn conclude_round(&self, will_retry: bool) -> Outcome {
+        let context = &self.context;
+        if !context.masters.are_dialled() {
+            self.give_up_disputed(&self.newest_round(), will_retry)
+                .await;
         }
-        if round.decided().await == Outcome::NoMajority && round.read(Round::may_raise_ballot) {
-            // Waits for at most a node timeout, because the round may hold grants. Undialled
-            // masters may vote later.
-            self.context.in_time(round.settled()).await;
-        }
-        let outcome = self.lock().take_step(ClaimState::take_outcome);
-        if outcome == Outcome::Won {
-            self.context.observer.found_quorum();
-            if self.context.rights.to_try(self.rights).is_some() {
-                round.read(|round| self.context.rights.note(self.rights, round));
+        if self.decided().await == Outcome::NoMajority {
+            let round = self.newest_round();
+            if round.read(Round::may_raise_ballot) {
+                // Waits for at most a node timeout, because the round may hold grants. Undialled
+                // masters may vote later.
+                context.in_time(round.settled()).await;
             }
-            if self.kind().spec().has_slots {
-                let lack = round.read(Round::lack_slot);
-                self.align(lack, &round);
+        }
+        let outcome = self.step(Kept::take_outcome);
+        if outcome == Outcome::Won {
+            context.observer().found_quorum();
+            if context.rights.to_try(self.rights).is_some() {
+                (self.newest_round()).read(|round| context.rights.note(self.rights, round));
             }
         }
         outcome
-    }
-
-    /// Asks the masters in `lack` for the slot that `round` has won on the other masters. Masters
-    /// that know the same holders choose the same slot for the next client.
-    fn align(self: &Arc<Self>, lack: MasterSet, round: &Arc<LiveRound>) {
-        self.heal(
-            lack,
-            HealVoteCounter::new(round.clone(), self, self.terms.ttl),
-        );
     }
 
     /// Waits until `round` is decided. If the round is [disputed](Round::is_disputed) and only the
@@ -308,12 +279,11 @@ impl Claim {
     /// clients waited for that vote with the grants of a minority, none would win.
     async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
-        let masters = &self.context.masters;
-        let is_stuck = |round: &Round| {
-            round.is_disputed() && (round.unanswered() - masters.undialled()).is_empty()
+        let is_over = |round: &Round, undialled| {
+            let is_stuck = round.is_disputed() && (round.unanswered() - undialled).is_empty();
+            (is_stuck || round.outcome() != Outcome::Pending).then_some(())
         };
-        let look = || (!round.is_pending() || round.read(is_stuck)).then_some(());
-        round.until(look).await;
+        round.until(is_over).await;
         if round.is_pending() {
             let now = clock::now();
             let mut patience = self.context.node_timeout();
@@ -327,27 +297,7 @@ impl Claim {
     }
 }
 
-/// A counter of the votes on an acquisition of a lock that has slots. If a master votes after the
-/// round is won and lacks the slot, this counter asks that master for the slot.
-#[derive(Clone, Debug)]
-struct SlotVoteCounter {
-    round: Arc<LiveRound>,
-    claim: Weak<Claim>,
-}
-
-impl VoteCounter for SlotVoteCounter {
-    fn count(&self, master: usize, vote: SlotVote, now: Tick) {
-        let lacks_slot = self
-            .round
-            .count_and_look(master, vote, now, |round, before| {
-                before == Outcome::Won && round.lack_slot().contains(master)
-            });
-        if let Some(claim) = self.claim.upgrade().filter(|_| lacks_slot) {
-            claim.align(MasterSet::only(master), &self.round);
-        }
-    }
-
-    fn wake(&self) {
-        self.round.wake();
-    }
+/// Returns the masters to ask at first.
+pub(crate) fn asked(agreed: Option<usize>) -> MasterSet {
+    agreed.map_or(MasterSet::ALL, MasterSet::only)
 }

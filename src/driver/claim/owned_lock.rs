@@ -24,9 +24,13 @@ use crate::{
             name::LockId,
         },
         time::tick::LeaseTick,
-        view::lock_state::LockState,
     },
-    driver::time::{Signal, Timers, home::HomeProcess},
+    driver::{
+        context::Context,
+        time::{Signal, Timers},
+    },
+    home::HomeProcess,
+    machine::ClaimId,
 };
 
 /// An owner of locks. A mutex has no owner. Instead, each attempt at a mutex has a token.
@@ -100,7 +104,7 @@ pub(crate) struct OwnedLock {
     /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
     /// time and take over each other's grants.
     permit: Semaphore,
-    claim: Mutex<Weak<Claim>>,
+    claim: Mutex<Option<ClaimId>>,
     is_won: Signal,
 }
 
@@ -128,24 +132,29 @@ impl OwnedLock {
 
     /// Returns the claim that the owner can reenter: the one that was won last, if a guard keeps it
     /// alive and the lock is not lost.
-    pub(crate) fn claim(&self) -> Option<Arc<Claim>> {
-        let claim = self.claim.lock().upgrade();
-        claim.filter(|claim| !matches!(claim.lock_state(), LockState::Lost(_)))
+    pub(crate) fn claim(&self, context: &Arc<Context>) -> Option<Claim> {
+        let id = (*self.claim.lock())?;
+        Claim::held(context, &self.lock_id, id)
+    }
+
+    /// Returns whether the owner has a claim that it can reenter.
+    pub(crate) fn is_held(&self, context: &Arc<Context>) -> bool {
+        self.claim(context).is_some()
     }
 
     /// Lets the other tasks of the owner reenter `claim`.
-    pub(crate) fn won(&self, claim: &Arc<Claim>) {
-        *self.claim.lock() = Arc::downgrade(claim);
+    pub(crate) fn won(&self, claim: &Claim) {
+        *self.claim.lock() = Some(claim.id);
         self.is_won.notify();
     }
 
     /// Waits until the owner has a claim that it can reenter.
-    pub(crate) async fn until_held(&self, timers: &Timers) {
-        let check = || match self.claim() {
+    pub(crate) async fn until_held(&self, context: &Arc<Context>) {
+        let check = || match self.claim(context) {
             Some(_) => ControlFlow::Break(()),
             None => ControlFlow::Continue(None),
         };
-        self.is_won.wait(timers, check).await;
+        self.is_won.wait(&context.timers, check).await;
     }
 }
 

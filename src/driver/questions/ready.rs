@@ -10,12 +10,12 @@ use crate::{
         protocol::command::{Action, Command},
         vote::{
             Failure, Verb, Vote,
-            round::{CastVote, Round},
+            round::CastVote,
             server_error::ServerError,
             votes::{VoteRow, Votes},
         },
     },
-    driver::{acquire::deadline::Deadline, context::Context, live_round::LiveRound},
+    driver::{acquire::deadline::Deadline, context::Context},
     master::Entry,
 };
 
@@ -28,7 +28,7 @@ pub(crate) async fn ready(
     limit: Duration,
 ) -> Option<Votes> {
     let (masters, deadline) = (&context.masters, Deadline::new(Some(limit)));
-    let mut changes = masters.health.watch();
+    let mut changes = masters.health().watch();
     let retry = context.config.retry;
     let mut failures = 0;
     loop {
@@ -61,30 +61,30 @@ pub(crate) async fn ready(
 /// Asks all masters whether they take locks. Waits until the answer is certain, or until all
 /// masters have answered or timed out.
 async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
-    let round = context.open_round(Verb::Probe, clock::now());
     let lock = context.config.key_template.example();
     let mut question = Command::new(&lock, Action::Probe);
     question.tries = context.rights.missing();
     let forgives = question.tries.is_none();
-    context.masters.post(question, round.clone());
-    let look = || {
-        let is_settled = round.read(Round::is_settled);
-        let votes = judged(context, &round, forgives);
-        let is_certain = is_enough(&votes) || votes.lacks_rights();
-        (is_settled || is_certain).then_some(votes)
-    };
-    round.until(look).await
+    let round = context.ask(question, None);
+    loop {
+        let cast = round.cast();
+        let count = cast.iter().flatten().count();
+        let votes = judged(context, cast.clone(), forgives);
+        if count == cast.len() || is_enough(&votes) || votes.lacks_rights() {
+            return votes;
+        }
+        round.has_more_than(count).await;
+    }
 }
 
-/// Returns the answers in `round`. A denial of scripts counts, because each kind of lock needs
+/// Judges the answers in `cast`. A denial of scripts counts, because each kind of lock needs
 /// scripts. If too many masters denied a lock, the question tries the rights of that lock, and each
 /// denial counts. Otherwise, a denial counts only if the master has also denied the last lock: the
 /// locks of the program may not need the right that the question needs. The kinds of the two
 /// denials are compared, and not the texts, because the denial of a script has another text.
-fn judged(context: &Context, round: &LiveRound, forgives: bool) -> Votes {
+fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) -> Votes {
     let masters = &context.masters;
-    let mut cast = round.votes();
-    for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
+    for (cast, health) in cast.iter_mut().zip(masters.health().read()) {
         if forgives
             && let Some(answer) = cast
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
@@ -95,7 +95,9 @@ fn judged(context: &Context, round: &LiveRound, forgives: bool) -> Votes {
         {
             if context.rights.is_first_warning() {
                 let key = context.config.key_template.example();
-                context.observer.not_asked(&health.master, key.key(), error);
+                context
+                    .observer()
+                    .not_asked(&health.master, key.key(), error);
             }
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }

@@ -8,10 +8,7 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use crate::{clock, core::time::tick::LeaseTick, panics::caught};
-use home::HomeProcess;
-
-pub(crate) mod home;
+use crate::{clock, core::time::tick::LeaseTick, home::HomeProcess, panics::caught};
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.
@@ -34,9 +31,8 @@ impl Timers {
         }
     }
 
-    /// Returns whether the tasks of the coordinator have ended, because its runtime has shut down
-    /// or because one of them panicked. They also count as ended after a
-    /// fork. After that, [`sleep_until`](Self::sleep_until) returns at once.
+    /// Returns whether the task of the coordinator has ended, because its runtime has shut down or
+    /// because it panicked. It also counts as ended after a fork. After that, [`sleep_until`](Self::sleep_until) returns at once.
     pub(crate) fn have_ended(&self) -> bool {
         self.alive.has_changed().is_err() || self.home.is_parent()
     }
@@ -96,10 +92,19 @@ impl Signal {
     pub(crate) async fn wait<T>(
         &self,
         timers: &Timers,
+        check: impl FnMut() -> ControlFlow<T, Option<LeaseTick>>,
+    ) -> Option<T> {
+        Self::wait_for(&self.0, timers, check).await
+    }
+
+    /// Waits as [`wait`](Self::wait) does, for a signal that the machine gives.
+    pub(crate) async fn wait_for<T>(
+        signal: &Notify,
+        timers: &Timers,
         mut check: impl FnMut() -> ControlFlow<T, Option<LeaseTick>>,
     ) -> Option<T> {
         loop {
-            let mut signal = pin!(self.0.notified());
+            let mut signal = pin!(signal.notified());
             signal.as_mut().enable(); // registers before the check, to miss no signal
             match check() {
                 ControlFlow::Break(done) => return Some(done),

@@ -7,7 +7,7 @@ use super::Events;
 use crate::{
     core::{protocol::identity::Ticket, time::tick::LeaseTick, vote::MasterSet},
     driver::{masters::Masters, time::Timers},
-    master::{Listener, Topic},
+    machine::listeners::{Listener, Topic},
 };
 
 /// A waiter that masters can call. It stops listening when dropped.

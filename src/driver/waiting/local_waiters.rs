@@ -24,7 +24,7 @@ use crate::{
         wait::{history::History, wait_order::WaitOrder},
     },
     driver::{live_round::LiveRound, masters::Masters, time::Timers},
-    master::{Listener, Topic},
+    machine::listeners::{Listener, Topic},
 };
 
 /// The wait queues of this coordinator, one for each lock that a task waits for.
@@ -238,7 +238,7 @@ impl LocalWaiter<'_> {
     /// back.
     pub(crate) async fn wait_for_news(
         &self,
-        answers: Option<&Arc<LiveRound>>,
+        answers: Option<&LiveRound>,
         wanted: MasterSet,
         end: LeaseTick,
     ) -> Option<MasterSet> {
@@ -251,17 +251,21 @@ impl LocalWaiter<'_> {
         let freed_in = |round: &Round| round.masters(Vote::is_freed);
         let freed = || answers.map_or(MasterSet::NONE, |round| round.read(freed_in));
         let is_majority = |set| self.masters.quorum().has_majority_of_every_set(set);
-        let may_be_free = || {
+        let is_news = |freed: MasterSet| {
             let heard = events.heard();
             heard.is_released
                 || agreed.is_some_and(|agreed| heard.changed.contains(agreed))
-                || is_majority(heard.changed | freed())
+                || is_majority(heard.changed | freed)
         };
+        let may_be_free = || is_news(freed());
         let changed = pin!(events.signal.wait_until(end, self.timers, may_be_free));
         // After a release was decided, more masters may still answer that the lock is free.
         let answered = pin!(async {
             match answers {
-                Some(round) => round.until(|| may_be_free().then_some(())).await,
+                Some(round) => {
+                    let is_free = |round: &Round, _| is_news(freed_in(round)).then_some(());
+                    round.until(is_free).await;
+                }
                 None => future::pending().await,
             }
         });
@@ -299,12 +303,15 @@ impl LocalWaiter<'_> {
         let mut state = self.queue.state.lock();
         let next = state.order.leave(self.number, clock::now());
         state.waiters -= 1;
-        if state.waiters == 0 {
+        let is_last = state.waiters == 0;
+        if is_last {
+            // This queue is not used again: the next waiter creates another one.
             queues.remove(self.lock_id);
-            if state.is_listening {
-                // This queue is not used again: the next waiter creates another one.
-                self.masters.ignore(&self.topic(), &self.queue.listener());
-            }
+        }
+        let has_listened = is_last && state.is_listening;
+        drop((state, queues)); // a turn of the machine may run code of the program
+        if has_listened {
+            self.masters.ignore(&self.topic(), &self.queue.listener());
         }
         next
     }

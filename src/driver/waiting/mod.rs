@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::{
     core::vote::MasterSet,
     driver::time::Signal,
-    master::{Listener, Topic},
+    machine::listeners::{Listener, Topic},
 };
 
 /// The events that a waiter has heard of since its attempt began.

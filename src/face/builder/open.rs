@@ -18,12 +18,13 @@ use crate::{
         },
         wait::pauses::Backoff,
     },
-    driver::{
-        context::{Context, Owners},
-        masters::Masters,
-    },
+    driver::context::{Context, Owners},
     face::coordinator::Coordinator,
-    master::{ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream},
+    machine::session::SessionConfig,
+    master::{
+        ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream, Shared,
+    },
+    observe::observer::LockObserver,
 };
 
 /// Opens the coordinators of one program. The coordinators share all settings except the masters
@@ -53,11 +54,14 @@ impl Opener {
             None => spec,
         });
         let masters = masters.enumerate();
-        let supervised = masters.map(|(master, spec)| spec.open(master, &master_config));
-        let supervised: Vec<_> = supervised.collect();
-        let masters = Masters::new(listed.roster, &supervised, master_config.health);
+        let observer = LockObserver::new(config.label.clone());
+        let health = master_config.health.clone();
+        let session = &master_config.session;
+        let machine = Arc::new(Shared::new(listed.roster, session, observer, health));
+        let supervised = masters.map(|(master, spec)| spec.open(master, &master_config, &machine));
+        let supervised = supervised.collect();
         let owners = self.owners.clone();
-        let context = Context::start(config, owners, masters, supervised, &self.runtime);
+        let context = Context::start(config, owners, machine, supervised, &self.runtime);
         Coordinator {
             context,
             lists_id: self.lists_id,
@@ -70,12 +74,14 @@ impl Opener {
         let max_ttl = config.max_ttl();
         MasterConfig {
             connection_name: ConnectionName::new(self.lists_id, key.key(), max_ttl, client),
-            node_timeout: config.node_timeout,
-            connect_timeout: config.connect_timeout,
+            session: SessionConfig {
+                node_timeout: config.node_timeout,
+                connect_timeout: config.connect_timeout,
+                quarantine: config.quarantine,
+                quarantine_length: quarantine_length(max_ttl, config.drift),
+            },
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             servers: DistinctServers::new(listed.masters.len()),
-            quarantine: config.quarantine,
-            quarantine_length: quarantine_length(max_ttl, config.drift),
             health: HealthBoard::new(&listed.roster, config.label.as_ref()),
         }
     }

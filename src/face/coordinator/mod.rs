@@ -31,9 +31,9 @@ mod questions;
 ///
 /// When the runtime of the tasks shuts down, locks that are held are [lost](crate::Guard::lost),
 /// and acquisitions fail with [`Closed`](crate::AcquireError::Closed). The same happens if a
-/// `tracing` subscriber, a metrics recorder or a waker of the program panics in one of the tasks,
-/// and in a process that was forked after the coordinator was made. The parent of that process
-/// keeps its locks.
+/// [stream](crate::MasterSpec::from_stream) of the program panics, and in a process that was forked
+/// after the coordinator was made. The parent of that process keeps its locks. A panic of a
+/// `tracing` subscriber, a metrics recorder or a waker harms no call.
 ///
 /// # Guarantees
 ///
@@ -104,7 +104,7 @@ impl Coordinator {
     /// ```
     pub fn health_events(&self) -> HealthEvents {
         HealthEvents::new(
-            self.context.masters.health.watch(),
+            self.context.masters.health().watch(),
             self.context.timers.home.clone(),
         )
     }

@@ -27,9 +27,15 @@ use crate::{
         time::tick::Tick,
         vote::server_error::ServerError,
     },
+    machine::{
+        Machine,
+        listeners::Subscription,
+        request::Request,
+        session::{Cx, Session, Transmit, link::Link},
+    },
     master::{
         health::LastHeard,
-        session::{Session, Transmit, listeners::Subscription, request::Request},
+        shared::{self, Shared, Turn},
     },
 };
 
@@ -47,6 +53,8 @@ pub(crate) struct RedisConnection {
     /// Set once the server has refused the command `native`. The user may lack the right to run it,
     /// or a proxy may have passed the connection on to another server.
     is_native_refused: bool,
+    /// The time of the last read, if the last poll has read something.
+    read_at: Option<Tick>,
     /// The scripts whose texts were sent. A text is sent when its script is first used, because
     /// each script that a server keeps slows down all others a little.
     scripts: Vec<&'static Script>,
@@ -54,6 +62,9 @@ pub(crate) struct RedisConnection {
     #[cfg(feature = "sentinel")]
     pub(super) moved: Option<Pin<Box<dyn Future<Output = Arc<str>> + Send>>>,
 }
+
+/// The largest number of replies for which the machine stays locked.
+const MOST_IN_TURN: usize = 512;
 
 impl RedisConnection {
     pub(super) fn new(
@@ -69,6 +80,7 @@ impl RedisConnection {
             last_heard: Vec::new(),
             native,
             is_native_refused: false,
+            read_at: None,
             scripts: Vec::new(),
             #[cfg(feature = "sentinel")]
             moved: None,
@@ -81,53 +93,65 @@ impl RedisConnection {
         self.wire.forget_unsent();
     }
 
-    /// Writes and reads as much as possible, and hands each reply to `session`. Resolves with the
-    /// reason when the connection breaks.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, session: &mut Session) -> Poll<Arc<str>> {
+    /// Writes and reads as much as possible, and hands each reply to the session of `master` in
+    /// `machine`. Resolves with the reason when the connection breaks.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        machine: &Shared,
+        master: usize,
+    ) -> Poll<Arc<str>> {
         #[cfg(feature = "sentinel")]
-        if let Some(moved) = &mut self.moved {
+        if let Some(Poll::Ready(why)) = self.moved.as_mut().map(|moved| moved.as_mut().poll(cx)) {
             // The old master may still run. It must not get the commands that are in the kernel's
             // buffers.
-            if let Poll::Ready(why) = moved.as_mut().poll(cx) {
-                self.wire.forget_unsent();
-                self.moved = None;
-                return Poll::Ready(why);
-            }
+            self.wire.forget_unsent();
+            self.moved = None;
+            return Poll::Ready(why);
         }
         let read_at = Cell::new(None);
+        // The machine stays locked until many replies are handed over.
         let on_read = || {
             let now = clock::monotonic();
             read_at.set(Some(now));
-            for last_heard in &self.last_heard {
-                last_heard.hear(now);
-            }
-            now
+            self.last_heard.iter().for_each(|last| last.hear(now));
+            (now, machine.turn())
         };
-        let on_frame = |frame: &[u8], now: Tick, out: &mut Vec<u8>| {
+        let mut count = 0_usize;
+        let on_frame = |frame: &[u8], (now, turn): &mut (Tick, Turn<'_>), out: &mut Vec<u8>| {
+            count += 1;
+            if count.is_multiple_of(MOST_IN_TURN) {
+                turn.settle();
+            }
+            let (now, machine) = (*now, &mut **turn);
             let handled = if is_push(frame) {
-                on_push(frame, session, now)
+                machine.serve(master, now, |session, cx| on_push(frame, session, cx))
             } else {
                 let mut reply = reply(frame);
                 // The usual replies have the same meaning for a native release and for a script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let native = self
-                    .native
-                    .filter(|_| !is_usual && oldest_is_plain_release(session));
+                let is_plain = !is_usual && oldest_is_plain_release(&machine.sessions[master]);
+                let native = self.native.filter(|_| is_plain);
                 let must_use_script = native.is_some() && is_denial(&reply);
                 self.is_native_refused |= must_use_script;
                 if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
                     reply = Reply::Other;
                 }
-                on_reply(&reply, session, must_use_script, now, out)
+                on_reply(&reply, (machine, master), must_use_script, now, out)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
         let polled = self.wire.poll(cx, on_read, on_frame);
-        if let Some(at) = read_at.get() {
-            session.link.liveness.on_bytes(at);
-        }
-        session.link.has_unread = self.wire.has_unread();
+        self.read_at = read_at.get();
         polled.map(|end| end.unwrap_or_else(|error| error.to_string().into()))
+    }
+
+    /// Notes in `link` what the last poll has read.
+    pub(crate) fn note_read(&mut self, link: &mut Link) {
+        if let Some(at) = self.read_at.take() {
+            link.liveness.on_bytes(at);
+        }
+        link.has_unread = self.wire.has_unread();
     }
 }
 
@@ -191,7 +215,7 @@ fn is_denial(reply: &Reply<'_>) -> bool {
 /// `must_use_script` is set, sends the command again.
 fn on_reply(
     reply: &Reply<'_>,
-    session: &mut Session,
+    (machine, master): (&mut Machine, usize),
     must_use_script: bool,
     now: Tick,
     out: &mut Vec<u8>,
@@ -203,6 +227,7 @@ fn on_reply(
     // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is
     // sent again with the text, and the server then knows the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
+    let session = &mut machine.sessions[master];
     if (is_unknown || must_use_script)
         && out.len() < MOST
         && let Some(request) = session.resend(now)
@@ -213,11 +238,11 @@ fn on_reply(
         encode::encode_command(&request.command, ScriptAs::Text, out);
         return Ok(());
     }
-    session.on_reply(reply, now)
+    machine.reply(master, reply, now, &shared::now, &clock::random_u64)
 }
 
 /// Passes on a published message, the confirmation of a subscription, or a report of changes.
-fn on_push(frame: &[u8], session: &mut Session, now: Tick) -> Result<(), Arc<str>> {
+fn on_push(frame: &[u8], session: &mut Session, cx: &mut Cx<'_>) -> Result<(), Arc<str>> {
     let Ok(Value::Push { kind, data }) = ::redis::parse_redis_value(frame) else {
         return Err("a push message could not be read".into());
     };
@@ -226,17 +251,17 @@ fn on_push(frame: &[u8], session: &mut Session, now: Tick) -> Result<(), Arc<str
             .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
     };
     match (kind, text(0)) {
-        (PushKind::Message, _) => session.on_message(&text(1).unwrap_or_default()),
+        (PushKind::Message, _) => session.on_message(cx, &text(1).unwrap_or_default()),
         (PushKind::Invalidate, _) => match data.first() {
             Some(Value::Array(keys)) => {
                 let keys = keys.iter().map(::redis::from_redis_value_ref::<String>);
                 keys.flatten()
-                    .for_each(|key| session.on_changed(Some(&key)));
+                    .for_each(|key| session.on_changed(cx, Some(&key)));
             }
-            _ => return session.on_flushed(),
+            _ => return session.on_flushed(cx),
         },
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
-            return session.on_confirmation(&channel, now);
+            return session.on_confirmation(&channel, cx.now);
         }
         _ => {}
     }
@@ -248,13 +273,16 @@ mod tests {
     use tokio::io::empty;
 
     use super::*;
-    use crate::core::{kind::Kind, protocol::command::fixture::command, vote::Verb};
+    use crate::{
+        core::{kind::Kind, protocol::command::fixture::command, vote::Verb},
+        machine::VotesTo,
+    };
 
     /// The request keeps the bytes for the master to which it is sent first.
     #[test]
     fn masters_with_different_native_releases_share_a_request() {
         let release = || command(Kind::Mutex, Verb::Release, 0);
-        let shared = || Request::new(release(), Tick::some(), ());
+        let shared = || Request::new(release(), Tick::some(), VotesTo::default());
         let sent = |native, request: &Request| {
             let wire = Wire::of_given(empty());
             let mut connection = RedisConnection::new(wire, Duration::ZERO, false, native);

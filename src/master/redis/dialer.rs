@@ -11,10 +11,11 @@ use crate::{
         restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
         vote::server_error::ServerError,
     },
+    machine::out::MasterEvent,
     master::{
         config::MasterConfig,
         connect_error::{ConnectError, DialError},
-        observer::{MasterEvent, MasterObserver},
+        observer::MasterObserver,
         restart::RunIds,
     },
 };
@@ -34,7 +35,7 @@ impl Dialer {
             master,
             config: config.clone(),
             run_ids: RunIds::of(&endpoint.origin_name()),
-            greeter: Greeter::new(endpoint, &name, config.connect_timeout),
+            greeter: Greeter::new(endpoint, &name, config.session.connect_timeout),
         }
     }
 
@@ -55,7 +56,7 @@ impl Dialer {
     /// command is unanswered.
     async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<DataLoss>, DialError> {
         let config = &self.config;
-        let quarantine = config.quarantine;
+        let quarantine = config.session.quarantine;
         if quarantine == Quarantine::Off {
             return Ok(None);
         }
@@ -110,7 +111,8 @@ fn read(
     };
     let kind = ServerError::of(why);
     if kind.is_denial() && quarantine != Quarantine::Strict {
-        observer.on(MasterEvent::OriginDenied { why });
+        let why = why.into();
+        observer.on(&MasterEvent::OriginDenied { why });
         return Ok(None);
     }
     let why = why.to_owned();

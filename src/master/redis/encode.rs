@@ -7,7 +7,7 @@ use crate::{
         kind::script::Script,
         protocol::{command::Command, native::NativeRelease, words::decimal},
     },
-    master::session::request::Encoded,
+    machine::request::Encoded,
 };
 
 /// Encodes a command for masters that have the script of the command. A plain release is encoded as

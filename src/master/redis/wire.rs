@@ -152,17 +152,17 @@ impl Wire {
     /// Writes and reads as far as the stream allows, with a limit on the reads.
     ///
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
-    /// that `on_read` returned. `on_frame` may append more bytes to write. Resolves when `on_frame`
+    /// that `on_read` returned, and drops that value. `on_frame` may append more bytes to write. Resolves when `on_frame`
     /// returns `Break`, or with the error of the stream. After a `Break`, the next call begins with
     /// the replies that were read and not handed out, because the server may send nothing more.
     ///
     /// Each call writes and also reads, because a server that cannot send its replies stops reading
     /// commands.
-    pub(crate) fn poll<R: Copy, B>(
+    pub(crate) fn poll<R, B>(
         &mut self,
         cx: &mut Context<'_>,
         on_read: impl Fn() -> R,
-        mut on_frame: impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
+        mut on_frame: impl FnMut(&[u8], &mut R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> Poll<io::Result<B>> {
         if self.has_replies
             && let ControlFlow::Break(done) = self.take_frames(on_read(), &mut on_frame)?
@@ -287,10 +287,10 @@ impl Wire {
         )
     }
 
-    fn take_frames<R: Copy, B>(
+    fn take_frames<R, B>(
         &mut self,
-        read: R,
-        on_frame: &mut impl FnMut(&[u8], R, &mut Vec<u8>) -> ControlFlow<B>,
+        mut read: R,
+        on_frame: &mut impl FnMut(&[u8], &mut R, &mut Vec<u8>) -> ControlFlow<B>,
     ) -> io::Result<ControlFlow<B>> {
         let mut used = 0;
         let mut flow = ControlFlow::Continue(());
@@ -298,7 +298,7 @@ impl Wire {
             && let Some(length) = self.scan.length(&self.input[used..self.filled])?
         {
             self.scan = FrameScan::default();
-            flow = on_frame(&self.input[used..used + length], read, &mut self.out);
+            flow = on_frame(&self.input[used..used + length], &mut read, &mut self.out);
             used += length;
         }
         if used > 0 {

@@ -2,10 +2,10 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use super::request::Request;
+use super::Cx;
 use crate::{
-    clock,
     core::{time::tick::Tick, wait::pauses::Backoff},
+    machine::request::Request,
 };
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that
@@ -45,42 +45,54 @@ impl Owed {
     /// Adds `release`. If there are then too many releases, gives up the oldest one. Returns
     /// whether to log that.
     #[must_use = "the log must say that releases were given up"]
-    pub(crate) fn push(&mut self, release: Arc<Request>) -> bool {
+    pub(crate) fn push(&mut self, release: Arc<Request>, ended: &mut Vec<Arc<Request>>) -> bool {
         self.releases.push_back(release);
         self.releases.len() > Self::MOST && {
-            self.releases.pop_front();
+            ended.extend(self.releases.pop_front());
             !mem::replace(&mut self.is_logged, true)
         }
     }
 
-    /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
-    pub(crate) fn next_wake(&self, master: usize) -> Option<Tick> {
-        let until = self.releases.front()?.votes_to.owed_until(master);
-        Some(until.unwrap_or_else(clock::monotonic))
+    /// Takes out all releases.
+    pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Request>> {
+        mem::take(&mut self.releases)
     }
 
-    /// Drops the oldest releases, up to the first one that is still owed to `master` at `now`.
-    pub(crate) fn expire(&mut self, master: usize, now: Tick) {
+    /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
+    pub(crate) fn next_wake(&self, cx: &Cx<'_>, master: usize) -> Option<Tick> {
+        let until = cx.owed_until(self.releases.front()?, master);
+        Some(until.unwrap_or(cx.now))
+    }
+
+    /// Takes out the oldest releases, up to the first one that is still owed to `master`.
+    pub(crate) fn expire(&mut self, cx: &Cx<'_>, master: usize, ended: &mut Vec<Arc<Request>>) {
         while let Some(oldest) = self.releases.front()
-            && !is_owed(oldest, master, now)
+            && !is_owed(cx, oldest, master, cx.now)
         {
-            self.releases.pop_front();
+            ended.extend(self.releases.pop_front());
         }
         self.is_logged &= !self.is_empty();
     }
 
     /// Returns the next release to send to `master`, if one may be sent now. At most `window`
     /// commands may be unanswered. Half of that number is left to new requests.
-    pub(crate) fn next(&mut self, master: usize, now: Tick, window: usize) -> Option<Arc<Request>> {
+    pub(crate) fn next(
+        &mut self,
+        cx: &Cx<'_>,
+        master: usize,
+        window: usize,
+        ended: &mut Vec<Arc<Request>>,
+    ) -> Option<Arc<Request>> {
         let limit = self.limit.unwrap_or(usize::MAX).min(window / 2).max(1);
-        if self.in_flight >= limit || self.retry_at.is_some_and(|at| now < at) {
+        if self.in_flight >= limit || self.retry_at.is_some_and(|at| cx.now < at) {
             return None;
         }
         while let Some(next) = self.releases.pop_front() {
-            if is_owed(&next, master, now) {
+            if is_owed(cx, &next, master, cx.now) {
                 self.in_flight += 1;
                 return Some(next);
             }
+            ended.push(next);
         }
         None
     }
@@ -124,55 +136,7 @@ impl Owed {
 }
 
 /// Returns whether `release` is still owed to `master` at `now`.
-pub(crate) fn is_owed(release: &Request, master: usize, now: Tick) -> bool {
-    let until = release.votes_to.owed_until(master);
+pub(crate) fn is_owed(cx: &Cx<'_>, release: &Request, master: usize, now: Tick) -> bool {
+    let until = cx.owed_until(release, master);
     until.is_some_and(|until| until > now)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    use super::*;
-    use crate::{
-        clock,
-        core::{
-            kind::Kind,
-            protocol::command::fixture::command,
-            vote::{SlotVote, Verb, Vote},
-        },
-        master::session::request::VoteCounter,
-    };
-
-    /// A release that is owed until the vote on its acquisition is cast.
-    #[derive(Default)]
-    struct OwedAtFirst(AtomicBool);
-
-    impl VoteCounter for OwedAtFirst {
-        fn count(&self, _: usize, _: SlotVote, _: Tick) {
-            self.0.store(true, Ordering::Relaxed);
-        }
-
-        fn owed_until(&self, _: usize) -> Option<Tick> {
-            let is_voted = self.0.load(Ordering::Relaxed);
-            (!is_voted).then(|| clock::monotonic() + Duration::from_secs(60))
-        }
-    }
-
-    /// The release was posted while another thread was about to cast the vote. A supervisor without
-    /// a timer would keep the release until the master is back, and `close` would wait as long.
-    #[test]
-    fn a_release_that_is_no_longer_owed_is_given_up_at_once() {
-        let now = clock::monotonic();
-        let command = command(Kind::Mutex, Verb::Release, 1);
-        let release = Arc::new(Request::new(command, now, OwedAtFirst::default()));
-        let mut owed = Owed::default();
-        let _ = owed.push(release.clone());
-        assert!(owed.next_wake(0) > Some(now));
-        release.votes_to.count(0, Vote::Grant.into(), now);
-        let at = owed.next_wake(0).expect("a timer");
-        assert!(at <= clock::monotonic());
-        owed.expire(0, at);
-        assert!(owed.is_empty());
-    }
 }

@@ -2,14 +2,13 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use super::request::Request;
+use super::SessionConfig;
 use crate::{
-    clock,
     core::{
         time::{Limits, NodeTimeout, round_trip::RoundTrip, tick::Tick},
         vote::Verb,
     },
-    master::config::MasterConfig,
+    machine::request::Request,
 };
 
 /// The commands that were sent over one connection, and what the connection has shown of the
@@ -27,8 +26,6 @@ pub(crate) struct Link {
     pub(crate) window: usize,
     /// Set once the master has answered a command.
     pub(crate) has_answered: bool,
-    /// Set while the health of the master shows an error.
-    pub(crate) is_unfit: bool,
     /// Set once the master has reported that all of its keys were deleted or replaced.
     pub(crate) is_flushed: bool,
     /// Set if the last poll of the connection has left bytes unread.
@@ -45,14 +42,14 @@ impl Link {
     /// The largest window. With a round trip of 200 ms, it is enough for 80,000 commands a second.
     pub(crate) const MOST_IN_WINDOW: usize = 16_384;
 
-    /// Creates the link of a new connection to `master`. Without a connection, the window is 0.
+    /// Creates the link of a connection that came into use at `began`. Without a connection, the
+    /// window is 0.
     pub(crate) fn new(
-        config: &MasterConfig,
-        master: usize,
+        config: &SessionConfig,
         round_trip: Duration,
         window: usize,
+        began: Tick,
     ) -> Self {
-        let began = clock::monotonic();
         // If this process was stalled during the dial, the measured time is too long.
         let round_trip = round_trip.min(config.connect_timeout);
         Self {
@@ -61,7 +58,6 @@ impl Link {
             sent: Unanswered::default(),
             window,
             has_answered: false,
-            is_unfit: config.health.is_unfit(master),
             is_flushed: false,
             has_unread: false,
             is_denial_logged: false,

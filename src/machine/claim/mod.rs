@@ -1,13 +1,16 @@
 //! A claim on a lock: what it may have left on masters, whether the lock is held, and what to send
 //! next.
-//!
-//! This module reads no clock, holds no mutex and sends nothing. The driver locks the mutex of the
-//! claim, calls the method for the event, posts the [`Command`] that the method returns, and
-//! unlocks the mutex. Then the driver announces the change that the [`ClaimStep`] names, if there
-//! is one. Votes are counted elsewhere: a step only reads the newest round.
 
-use std::time::Duration;
+use std::{mem, sync::Arc, time::Duration};
 
+use tokio::sync::Notify;
+
+use self::step::Step;
+use super::{
+    RoundId,
+    out::{Event, HoldSpan, What},
+    round::{Role, Rounds},
+};
 use crate::core::{
     kind::Access,
     protocol::{
@@ -27,7 +30,10 @@ use crate::core::{
     },
 };
 
-pub(crate) mod rounds;
+pub(crate) mod ask;
+pub(crate) mod extend;
+pub(in crate::machine) mod heal;
+pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 
@@ -40,51 +46,12 @@ pub(crate) struct Terms {
     pub(crate) quorum: Quorum,
 }
 
-/// A step of a claim: what the step sees, and what the driver does after the step. The driver
-/// announces a change after it has unlocked the mutex, because the announcement may run code of the
-/// program.
+/// A claim on a lock, from its first round to its release.
 #[derive(Debug)]
-pub(crate) struct ClaimStep<'a> {
-    pub(crate) terms: &'a Terms,
-    /// The newest round: the acquisition, or the last extension.
-    pub(crate) newest: &'a Round,
-    pub(crate) now: LeaseTick,
-    /// The time on the monotonic clock, by which the claim knows when its keys expire. Unlike the
-    /// clock of leases, the monotonic clock does not jump forward with the wall clock.
-    pub(crate) monotonic: Tick,
-    /// The change that the driver announces, if there is one.
-    pub(crate) notice: Option<Notice>,
-    /// The round that the step opens, if it opens one. It is the newest round after this step. It
-    /// is boxed, because most steps open none.
-    pub(crate) opened: Option<Box<Round>>,
-}
-
-/// A change of a lock that was won.
-#[derive(Debug)]
-pub(crate) enum Notice {
-    /// A renewal or an extension has failed, and the next one begins or has begun before. The lock
-    /// is still valid for the time `remaining`.
-    InDoubt {
-        remaining: Duration,
-    },
-    /// The lock has no guard any more, and stays on the masters for its minimum time.
-    Left,
-    /// The lock was lost, perhaps because this process did not run for a while.
-    Lost {
-        reason: LostReason,
-        stalled: Option<Duration>,
-    },
-    Released,
-    /// A majority has confirmed a renewal or an extension. The lock may have been in doubt before.
-    Renewed {
-        validity: Duration,
-        was_in_doubt: bool,
-    },
-}
-
-/// The state of a claim.
-#[derive(Debug)]
-pub(crate) struct ClaimState {
+pub(crate) struct Claim {
+    pub(in crate::machine) terms: Terms,
+    /// The start of the first round, on the monotonic clock.
+    pub(crate) began: Tick,
     /// What the commands of this claim say to masters. A release with this identity takes back the
     /// newest attempt and all earlier ones. The depth is the number of guards, including guards
     /// whose rounds are not over. The slot is the slot that was won. Before that, it is the slot
@@ -104,6 +71,14 @@ pub(crate) struct ClaimState {
     /// The time that was left of the lease when the lock was won or last extended.
     pub(crate) validity: Duration,
     phase: Phase,
+    /// The newest round: the acquisition, or the last extension.
+    pub(crate) newest: RoundId,
+    /// The time of the claim's timer, by which it is renewed.
+    pub(in crate::machine) timer: Option<LeaseTick>,
+    /// Notified when the lock is lost. `None` if no task has waited for that.
+    lost: Option<Arc<Notify>>,
+    /// The number of references: of levels, and of the last command.
+    pub(in crate::machine) refs: u32,
 }
 
 /// The phase of a claim. A claim never goes back to an earlier phase.
@@ -142,19 +117,30 @@ struct Held {
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped earlier.
     stays_until: Option<Tick>,
+    /// The hold of the first guard. `None` until a guard has the lock.
+    hold: Option<HoldSpan>,
 }
 
-impl ClaimState {
+pub(crate) const LEFT: &str = "left";
+pub(crate) const LOST: &str = "lost";
+pub(crate) const RELEASED: &str = "released";
+
+impl Claim {
     /// Returns the state of the lock, and notes a loss by expiry.
-    pub(crate) fn look(&mut self, step: &mut ClaimStep<'_>) -> LockState {
+    pub(crate) fn look(&mut self, step: &mut Step<'_>) -> LockState {
         if let Phase::Held(held) = &self.phase
-            && !self.lease.is_valid(step.now)
+            && !self.lease.is_valid(step.now.lease)
         {
-            let (reason, stalled) = held.end(self.lease, step.now);
+            let (reason, stalled) = held.end(self.lease, step.now.lease);
+            // With very many locks, the renewer may be late although the process did not stand
+            // still, because the renewer also waits for votes.
+            let stalled = stalled.filter(|_| !step.renewals.is_crowded());
             self.end(reason, stalled, step);
         }
         match &self.phase {
-            Phase::Held(held) if held.in_doubt || has_failed(step.newest) => LockState::InDoubt,
+            Phase::Held(held) if held.in_doubt || has_failed(step.rounds.of(self.newest)) => {
+                LockState::InDoubt
+            }
             Phase::Held(_) => LockState::Held,
             Phase::Lost { reason, .. } => LockState::Lost(*reason),
             // Now there is no guard that could ask for the state. But another task of the owner may
@@ -163,63 +149,92 @@ impl ClaimState {
         }
     }
 
+    /// Returns whether the lock is held, and notes a loss by expiry.
+    pub(crate) fn is_held_at(&mut self, step: &mut Step<'_>) -> bool {
+        !matches!(self.look(step), LockState::Lost(_))
+    }
+
+    /// Returns the time that is left of the lease. It is zero once the lock is lost.
+    pub(crate) fn remaining(&mut self, step: &mut Step<'_>) -> Duration {
+        match self.look(step) {
+            LockState::Held | LockState::InDoubt => self.lease.remaining(step.now.lease),
+            LockState::Lost(_) => Duration::ZERO,
+        }
+    }
+
+    /// Returns the signal of the loss of the lock.
+    pub(crate) fn lost_signal(&mut self) -> Arc<Notify> {
+        self.lost.get_or_insert_default().clone()
+    }
+
     /// Notes that a held lock is lost for this `reason`. If its lease has expired, the reason is
     /// the expiry, whatever masters say.
-    pub(crate) fn lose(&mut self, step: &mut ClaimStep<'_>, reason: LostReason) {
+    pub(crate) fn lose(&mut self, step: &mut Step<'_>, reason: LostReason) {
         if self.held_at(step).is_some() {
             self.end(reason, None, step);
         }
     }
 
     /// Removes the level of one guard. If that was the last level, the lock is released or left in
-    /// place.
-    pub(crate) fn leave(&mut self, step: &mut ClaimStep<'_>, access: Access) -> Leave {
-        let lock_id = &step.terms.lock_id;
+    /// place. A release goes to all masters that may have the key. A master that cannot be reached
+    /// now is owed the release. With `watch`, the release of the last level also watches the key.
+    ///
+    /// Returns the round of the command, with a reference for the caller, and whether the command
+    /// frees a lock that was won.
+    pub(crate) fn leave(
+        &mut self,
+        step: &mut Step<'_>,
+        access: Access,
+        watch: bool,
+    ) -> (RoundId, bool) {
         let last = self.holding.clone();
         self.remove_level(access);
         if self.depth() > 0 {
             let (holding, was_won) = (self.holding.clone(), true);
-            return Leave {
-                command: Command::new(lock_id, Action::Release { holding, was_won }),
-                to: MasterSet::ALL,
-                keys_until: None,
-                owed: None,
-            };
+            let release = self.command(Action::Release { holding, was_won });
+            return (step.ask(MasterSet::ALL, release, Role::Question), false);
         }
         self.look(step); // notes an expiry that no one has noticed
         let time_to_stay = self.time_to_stay(step);
+        let newest = step.rounds.of(self.newest);
+        let was_won = time_to_stay.is_none() && self.was_won(newest);
         let (action, to) = match time_to_stay {
             Some(time) => {
-                let ttl = step.terms.drift.outlasting(time);
+                let ttl = self.terms.drift.outlasting(time);
                 (Action::Extend(last, ttl), MasterSet::ALL)
             }
             None => {
-                let was_won = self.was_won(step.newest);
                 let holding = Holding { depth: 0, ..last };
                 let release = Action::Release { holding, was_won };
-                (release, self.needs_release(step.newest))
+                (release, self.needs_release(newest))
             }
         };
-        if self.is_held() {
-            step.notice = Some(match time_to_stay {
-                Some(_) => Notice::Left,
-                None => Notice::Released,
-            });
+        if let Phase::Held(held) = mem::replace(&mut self.phase, Phase::Released)
+            && let Some(hold) = held.hold
+        {
+            let end = match time_to_stay {
+                Some(_) => LEFT,
+                None => RELEASED,
+            };
+            self.tell(step, hold, What::HoldEnded { end });
         }
-        self.phase = Phase::Released;
-        Leave {
-            command: Command::new(lock_id, action),
-            to,
-            keys_until: Some(self.keys_until),
-            owed: time_to_stay.is_none().then_some(self.may_keep),
-        }
+        let mut command = self.command(action);
+        command.watch = watch;
+        self.refs += 1;
+        step.rounds.add_pending(self.keys_until);
+        let role = Role::Leave {
+            claim: step.id,
+            is_owed: time_to_stay.is_none(),
+        };
+        (step.ask(to, command, role), was_won)
     }
 
-    /// Drops the note that this process did not run for a while before the loss.
-    pub(crate) fn was_not_stalled(&mut self) {
-        if let Phase::Lost { stalled, .. } = &mut self.phase {
-            *stalled = None;
-        }
+    /// Returns the time on the monotonic clock until which `master` is owed the release. A late vote
+    /// in the newest round may show that the master has nothing. Returns `None` if the release is
+    /// not owed to it.
+    pub(in crate::machine) fn owed_until(&self, master: usize, rounds: &Rounds) -> Option<Tick> {
+        let may_keep = self.may_keep | rounds.of(self.newest).may_keep();
+        may_keep.contains(master).then_some(self.keys_until)
     }
 
     pub(crate) fn fencing_token(&self) -> Option<u64> {
@@ -234,10 +249,6 @@ impl ClaimState {
         self.holding.slot
     }
 
-    pub(crate) fn is_held(&self) -> bool {
-        matches!(self.phase, Phase::Held(_))
-    }
-
     pub(crate) fn stalled(&self) -> Option<Duration> {
         match self.phase {
             Phase::Lost { stalled, .. } => stalled,
@@ -245,7 +256,38 @@ impl ClaimState {
         }
     }
 
-    fn held_at(&mut self, step: &mut ClaimStep<'_>) -> Option<&mut Held> {
+    /// Returns the span of the hold. It is empty before a guard has the lock. `None` if the lock is
+    /// not held.
+    pub(crate) fn hold_span(&self) -> Option<HoldSpan> {
+        match &self.phase {
+            Phase::Held(held) => Some(held.hold.clone().unwrap_or_default()),
+            Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
+        }
+    }
+
+    /// Returns whether the lock is held, and no guard has had it yet.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(&self.phase, Phase::Held(held) if held.hold.is_none())
+    }
+
+    /// Returns whether dropping this value runs no code of the program.
+    pub(in crate::machine) fn is_plain(&self) -> bool {
+        self.hold_span().is_none_or(|hold| hold.span.is_none())
+    }
+
+    /// Sets the timer to the time of the next renewal.
+    pub(in crate::machine) fn set_timer(&mut self, step: &mut Step<'_>) {
+        let next = match &self.phase {
+            Phase::Held(held) => held.next_look,
+            Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
+        };
+        if next != self.timer {
+            step.out.wakes_renewer |= step.renewals.set(step.id, self.timer, next);
+            self.timer = next;
+        }
+    }
+
+    fn held_at(&mut self, step: &mut Step<'_>) -> Option<&mut Held> {
         self.look(step);
         match &mut self.phase {
             Phase::Held(held) => Some(held),
@@ -253,16 +295,38 @@ impl ClaimState {
         }
     }
 
-    fn end(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut ClaimStep<'_>) {
-        self.phase = Phase::Lost { reason, stalled };
-        step.notice = Some(Notice::Lost { reason, stalled });
+    fn end(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut Step<'_>) {
+        let lost = Phase::Lost { reason, stalled };
+        step.out.lost.extend(self.lost.take());
+        // A call for several locks may lose one of them before a guard has it.
+        if let Phase::Held(held) = mem::replace(&mut self.phase, lost)
+            && let Some(hold) = held.hold
+        {
+            let votes = step.votes(self.newest);
+            let what = What::Lost {
+                reason,
+                stalled,
+                votes,
+            };
+            self.tell(step, hold, what);
+        }
+    }
+
+    fn tell(&self, step: &mut Step<'_>, hold: HoldSpan, what: What) {
+        let lock = self.terms.lock_id.clone();
+        step.out.events.push(Event { lock, hold, what });
+    }
+
+    fn command(&self, action: Action) -> Command {
+        Command::new(&self.terms.lock_id, action)
     }
 
     /// Opens a round, and makes it the newest one. Notes which masters may have the key or the
     /// ticket because of the round before.
-    fn open(&mut self, round: Round, step: &mut ClaimStep<'_>) {
-        self.may_keep |= step.newest.may_keep();
-        step.opened = Some(Box::new(round));
+    fn open(&mut self, round: Round, role: Role, step: &mut Step<'_>) {
+        self.may_keep |= step.rounds.of(self.newest).may_keep();
+        let before = mem::replace(&mut self.newest, step.rounds.open(round, role));
+        step.drop_round(before);
     }
 
     fn add_level(&mut self, access: Access) {
@@ -295,12 +359,13 @@ impl ClaimState {
     }
 
     /// Returns for how long the lock must stay on the masters without a holder.
-    fn time_to_stay(&self, step: &ClaimStep<'_>) -> Option<Duration> {
+    fn time_to_stay(&self, step: &Step<'_>) -> Option<Duration> {
         let Phase::Held(held) = &self.phase else {
             return None;
         };
-        let until = held.stays_until.filter(|until| step.monotonic <= *until);
-        until.map(|until| until.since(step.monotonic))
+        let now = step.now.monotonic;
+        let until = held.stays_until.filter(|until| now <= *until);
+        until.map(|until| until.since(now))
     }
 
     /// Returns the masters that need a release. If the newest acquisition has not asked all masters
@@ -316,24 +381,6 @@ impl ClaimState {
             }
         }
     }
-}
-
-/// The command that ends a level.
-#[derive(Debug)]
-pub(crate) struct Leave {
-    pub(crate) command: Command,
-    /// The masters that need the command. On all other masters, the key counts as gone.
-    pub(crate) to: MasterSet,
-    /// The instant on the monotonic clock at which everything that the claim may have written has
-    /// expired. `None` if other levels are left.
-    pub(crate) keys_until: Option<Tick>,
-    /// The masters that may have the key or the ticket because of a heal or an earlier round. They
-    /// must get the release, even if they cannot be reached now. The masters that may have the key
-    /// or the ticket because of the newest round must also get the release. The driver finds these
-    /// masters later, because a late vote may show that a master has nothing. `None` if the command
-    /// does not release the last level. If other levels are left, the next extension also sets the
-    /// depth.
-    pub(crate) owed: Option<MasterSet>,
 }
 
 impl Held {
@@ -357,33 +404,6 @@ impl Held {
             LostReason::Expired,
             late.filter(|late| *late >= plan.longest_retry()),
         )
-    }
-}
-
-impl<'a> ClaimStep<'a> {
-    pub(crate) fn new(
-        terms: &'a Terms,
-        newest: &'a Round,
-        now: LeaseTick,
-        monotonic: Tick,
-    ) -> Self {
-        Self {
-            terms,
-            newest,
-            now,
-            monotonic,
-            notice: None,
-            opened: None,
-        }
-    }
-
-    fn lease(&self, ttl: Ttl) -> Lease {
-        Lease::new(self.now, ttl, self.terms.drift)
-    }
-
-    /// Returns the time on the monotonic clock at which a key written now with `ttl` expires.
-    fn expiry(&self, ttl: Ttl) -> Tick {
-        self.monotonic + ttl.duration()
     }
 }
 

@@ -10,9 +10,9 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tracing::{Span, debug, debug_span, field, info, warn};
+use tracing::{Level, Span, debug, debug_span, enabled, field, info, warn};
 
-use super::metrics::{LockMetrics, RELEASED};
+use super::metrics::LockMetrics;
 use crate::{
     clock,
     core::{
@@ -20,9 +20,12 @@ use crate::{
         protocol::name::LockId,
         time::{OutageLog, rounded, tick::Tick},
         view::lock_state::LostReason,
-        vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome, votes::Votes},
+        vote::{Slot, Verb, obstacle::Obstacle, quorum::Outcome},
     },
-    master::MASTER,
+    machine::{
+        claim::{LOST, RELEASED},
+        out::{Event, HoldSpan, What},
+    },
     meter::{Counted, Histogram, IS_ON},
 };
 
@@ -45,7 +48,7 @@ pub(crate) struct LockObserver {
 
 impl LockObserver {
     /// Registers the metrics.
-    pub(in crate::driver) fn new(label: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(label: Option<Arc<str>>) -> Self {
         Self {
             label,
             metrics: LockMetrics::register(),
@@ -54,15 +57,71 @@ impl LockObserver {
         }
     }
 
+    /// Logs and counts what the machine has said.
+    pub(crate) fn tell(&self, event: Event) {
+        let Event { lock, hold, what } = event;
+        let name = lock.name();
+        match what {
+            What::HoldEnded { end } => self.end_hold(&lock, &hold, end),
+            What::InDoubt { remaining, votes } => hold.inside(
+                || warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed"),
+            ),
+            What::Lost {
+                reason,
+                stalled,
+                votes,
+            } => {
+                let why = reason.after(stalled);
+                hold.inside(|| warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost"));
+                let reason = match reason {
+                    LostReason::Disowned => "disowned",
+                    // Both reasons mean that nothing extended the lock, so they share a label.
+                    LostReason::Expired | LostReason::Ended => "expired",
+                    LostReason::RenewalLimit => "renewal_limit",
+                };
+                if let Some(losses) = self.metrics.losses.at_both(lock.kind().word(), reason) {
+                    losses.increment(1);
+                }
+                self.end_hold(&lock, &hold, LOST);
+            }
+            What::NotKept => {
+                warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
+            }
+            // The next renewal tries again.
+            What::NotPutBack { votes } => hold.inside(
+                || info!(target: LOCK, lock = %name, %votes, "lock not put back on a master"),
+            ),
+            What::Renewed {
+                validity,
+                was_in_doubt: true,
+            } => hold.inside(
+                || info!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock no longer in doubt"),
+            ),
+            What::Renewed { validity, .. } => hold.inside(
+                || debug!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock renewed"),
+            ),
+        }
+    }
+
+    /// Counts a renewal that was decided, and records that in its span.
+    pub(crate) fn renewal_decided(&self, outcome: &'static str, span: Option<Span>) {
+        if let Some(renewals) = self.metrics.renewals.at(outcome) {
+            renewals.increment(1);
+        }
+        if let Some(span) = span {
+            span.record("outcome", outcome);
+        }
+    }
+
     /// Returns a span for a call to acquire `lock`.
-    pub(in crate::driver) fn call(&self, lock: &LockId) -> Span {
+    pub(crate) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
         debug_span!(target: LOCK, "acquire", lock = %name, %kind, outcome = field::Empty)
     }
 
     /// Logs that the lock was won. `won` reads the claim, and is called only if someone wants to
     /// see the event.
-    pub(in crate::driver) fn acquired(
+    pub(crate) fn acquired(
         &self,
         name: &str,
         call: &Span,
@@ -73,19 +132,24 @@ impl LockObserver {
         );
     }
 
-    pub(in crate::driver) fn not_acquired(&self, name: &str, call: &Span, error: &AcquireError) {
+    pub(crate) fn not_acquired(&self, name: &str, call: &Span, error: &AcquireError) {
         call.in_scope(|| debug!(target: LOCK, lock = %name, %error, "lock not acquired"));
     }
 
     /// Records that a call to acquire `lock`, which began at `since`, is over.
-    pub(in crate::driver) fn record_call(&self, lock: &LockId, since: Option<Tick>, outcome: &str) {
+    pub(crate) fn record_call(&self, lock: &LockId, since: Option<Tick>, outcome: &str) {
         let waits = self.metrics.waits.at_both(lock.kind().word(), outcome);
         record_since(since, waits);
     }
 
+    /// Returns whether a subscriber may want to see the spans of holds.
+    pub(crate) fn shows_holds(&self) -> bool {
+        enabled!(target: LOCK, Level::DEBUG)
+    }
+
     /// Returns a span for a hold of `lock`. `won` reads the claim, and is called only if someone
     /// wants to see the span.
-    pub(in crate::driver) fn open_hold(
+    pub(crate) fn open_hold(
         &self,
         lock: &LockId,
         won: impl Fn() -> (Option<u64>, Option<Slot>),
@@ -99,7 +163,7 @@ impl LockObserver {
     }
 
     /// Logs a wait that has taken longer than the TTL of its lock.
-    pub(in crate::driver) fn waits(
+    pub(crate) fn waits(
         &self,
         name: &str,
         waited: Duration,
@@ -113,65 +177,9 @@ impl LockObserver {
         }
     }
 
-    pub(in crate::driver) fn in_doubt(
-        &self,
-        name: &str,
-        hold: &HoldSpan,
-        remaining: Duration,
-        votes: &Votes,
-    ) {
-        hold.inside(
-            || warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed"),
-        );
-    }
-
-    pub(in crate::driver) fn renewed(
-        &self,
-        name: &str,
-        hold: &HoldSpan,
-        validity: Duration,
-        was_in_doubt: bool,
-    ) {
-        hold.inside(|| {
-            if was_in_doubt {
-                info!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock no longer in doubt");
-            } else {
-                debug!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock renewed");
-            }
-        });
-    }
-
-    /// Logs that the key was not put back on a master that had lost it. The next renewal tries
-    /// again.
-    pub(in crate::driver) fn not_put_back(&self, name: &str, hold: &HoldSpan, votes: &Votes) {
-        hold.inside(|| info!(target: LOCK, lock = %name, %votes, "lock not put back on a master"));
-    }
-
-    /// Logs and counts the loss of `lock`. `stalled` is the time for which this process did not run
-    /// before the loss.
-    pub(in crate::driver) fn lost(
-        &self,
-        lock: &LockId,
-        hold: &HoldSpan,
-        (reason, stalled): (LostReason, Option<Duration>),
-        votes: &Votes,
-    ) {
-        let (name, why) = (lock.name(), reason.after(stalled));
-        hold.inside(|| warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost"));
-        let reason = match reason {
-            LostReason::Disowned => "disowned",
-            // Both reasons mean that nothing extended the lock, so they share a label.
-            LostReason::Expired | LostReason::Ended => "expired",
-            LostReason::RenewalLimit => "renewal_limit",
-        };
-        if let Some(losses) = self.metrics.losses.at_both(lock.kind().word(), reason) {
-            losses.increment(1);
-        }
-    }
-
     /// Records the end of a hold of `lock`. `end` is the word for this end in the metrics. If the
     /// lock was released, also logs that.
-    pub(in crate::driver) fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
+    fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
         let name = lock.name();
         let holds = self.metrics.holds.at_both(lock.kind().word(), end);
         record_since(hold.since, holds);
@@ -183,26 +191,15 @@ impl LockObserver {
         }
     }
 
-    pub(in crate::driver) fn not_kept(&self, name: &str) {
-        warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
-    }
-
     /// Returns a span for a renewal, if a subscriber wants to see the span of the `hold`.
-    pub(in crate::driver) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Span> {
+    pub(crate) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Span> {
         let hold = hold.span.as_deref()?;
         Some(debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty))
     }
 
-    /// Counts a renewal that was decided.
-    pub(in crate::driver) fn renewal_decided(&self, outcome: &str) {
-        if let Some(renewals) = self.metrics.renewals.at(outcome) {
-            renewals.increment(1);
-        }
-    }
-
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
     /// round that is over without an outcome has asked only the agreed master, which refused.
-    pub(in crate::driver) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
+    pub(crate) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
         if !IS_ON {
             return;
         }
@@ -228,30 +225,30 @@ impl LockObserver {
     }
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
-    pub(in crate::driver) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
+    pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
         let waiters = self.metrics.waiters.at(lock.kind().word());
         waiters.map(Counted::new)
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
-    pub(in crate::driver) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
+    pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
         let guards = self.metrics.guards.at(lock.kind().word());
         guards.map(Counted::new)
     }
 
     /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
-    pub(in crate::driver) fn clock_differs(&self, offset_us: i64) {
+    pub(crate) fn clock_differs(&self, offset_us: i64) {
         warn!(target: MASTER, offset_us, "the local clock differs from the clocks of the masters: using theirs");
     }
 
     /// Logs that a master denies the question whether it takes locks, which is about `key`.
-    pub(in crate::driver) fn not_asked(&self, master: &str, key: &str, error: &str) {
+    pub(crate) fn not_asked(&self, master: &str, key: &str, error: &str) {
         let label = self.label.as_deref();
         warn!(target: MASTER, label, %master, %key, %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
     }
 
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
-    pub(in crate::driver) fn lacks_quorum(
+    pub(crate) fn lacks_quorum(
         &self,
         name: &str,
         reason: &Obstacle,
@@ -269,7 +266,7 @@ impl LockObserver {
     }
 
     /// Notes that an attempt found a quorum, which may have refused the lock.
-    pub(in crate::driver) fn found_quorum(&self) {
+    pub(crate) fn found_quorum(&self) {
         if !self.lacks_quorum.load(Ordering::Relaxed) {
             return;
         }
@@ -284,17 +281,6 @@ impl LockObserver {
     }
 }
 
-/// The span of a hold that has not ended. Subscribers are code of the program. So a caller that
-/// uses this value, or drops its last clone, must hold no mutex that protects the state of this
-/// crate. Cloning runs no code of the program.
-#[derive(Clone, Debug, Default)]
-pub(in crate::driver) struct HoldSpan {
-    /// `None` if no subscriber wants to see the span.
-    span: Option<Arc<Span>>,
-    /// The start of the hold, or `None` if there are no metrics.
-    since: Option<Tick>,
-}
-
 impl HoldSpan {
     /// Calls `log`, which writes log messages, inside the span.
     fn inside(&self, log: impl FnOnce()) {
@@ -306,7 +292,7 @@ impl HoldSpan {
 }
 
 /// Returns the time, if there are metrics.
-pub(in crate::driver) fn now_if_metered() -> Option<Tick> {
+pub(crate) fn now_if_metered() -> Option<Tick> {
     IS_ON.then(clock::monotonic)
 }
 
@@ -321,3 +307,7 @@ fn record_since(since: Option<Tick>, times: Option<&Histogram>) {
 /// The target of the log events about locks: acquired, renewed, in doubt, released and lost. This
 /// name is part of the API, because programs filter by it.
 const LOCK: &str = "quorlock::lock";
+
+/// The target of the log events about masters: connected, down, without a vote. This name is part
+/// of the API, because programs filter by it.
+pub(crate) const MASTER: &str = "quorlock::master";

@@ -1,11 +1,8 @@
 //! Tables of what a claim does, and a search of all orders of inputs.
 
-use std::{cell::RefCell, fmt::Write as _, mem, rc::Rc};
+use std::fmt::Write as _;
 
-use super::{
-    rounds::{Effect, NextRound, acquisition},
-    *,
-};
+use super::{ask::NextRound, *};
 use crate::core::{
     kind::Kind,
     protocol::{
@@ -13,12 +10,10 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    time::{
-        renewal::Renewal,
-        tick::{LeaseTick, Tick},
-    },
-    vote::{Failure, Refusal, SlotVote, Vote, quorum::Quorum},
+    time::renewal::Renewal,
+    vote::{Failure, Refusal, SlotVote, Vote, lists::Roster, quorum::Quorum},
 };
+use crate::machine::{ClaimId, Machine, Now, VotesTo, fixture::session_config};
 
 /// The transitions. A line has what happens, and then what the claim does.
 ///
@@ -460,7 +455,7 @@ fn search(path: &mut Vec<&'static str>, left: usize, count: &mut usize) {
 /// Takes the inputs in `path`, and checks the rules after each. Returns `false` if an input is
 /// impossible.
 fn is_right(path: &[&str]) -> bool {
-    let rank = |claim: &ClaimState| match claim.phase {
+    let rank = |case: &Case| match case.machine.claim(case.id).phase {
         Phase::Asking { .. } => 0,
         Phase::Held(_) => 1,
         Phase::Lost { .. } => 2,
@@ -470,15 +465,17 @@ fn is_right(path: &[&str]) -> bool {
     let mut ends = 0;
     for input in path {
         let is_alone = case.rounds.len() < 2;
-        if input.starts_with('^') && is_alone || *input == "leave" && case.claim.depth() == 0 {
+        if input.starts_with('^') && is_alone
+            || *input == "leave" && case.machine.claim(case.id).depth() == 0
+        {
             return false; // there is no such round, or no such guard
         }
         case.said.clear();
-        let (before, until) = (rank(&case.claim), case.claim.keys_until);
+        let (before, until) = (rank(&case), case.machine.claim(case.id).keys_until);
         case.run(input);
-        let (after, said) = (rank(&case.claim), &case.said);
+        let (after, said) = (rank(&case), &case.said);
         assert!(after >= before, "{path:?}: there is no way back");
-        assert!(case.claim.keys_until >= until, "{path:?}");
+        assert!(case.machine.claim(case.id).keys_until >= until, "{path:?}");
         assert!(
             before < 3 || said.is_empty() || ["look", "seen"].contains(input),
             "{path:?}: {said} after the release"
@@ -494,19 +491,17 @@ fn is_right(path: &[&str]) -> bool {
     true
 }
 
-type Shared = Rc<RefCell<Round>>;
-
-/// A claim, and a text of what it has done.
+/// A machine with one claim, and a text of what the claim has done.
 struct Case {
-    terms: Terms,
+    machine: Machine,
+    id: ClaimId,
     start: Tick,
     /// The time since the start, in milliseconds.
     at: u64,
     /// The time for which the machine was suspended.
     slept: u64,
-    claim: ClaimState,
-    /// The rounds, with the TTL of each extension.
-    rounds: Vec<(Shared, Option<Ttl>)>,
+    /// The rounds of the claim.
+    rounds: Vec<RoundId>,
     kind: char,
     said: String,
 }
@@ -519,20 +514,22 @@ impl Case {
         let kind = kind.chars().next().unwrap();
         let first = first.parse().ok();
         let start = Tick::some();
+        let quorum = Quorum::of(3);
         let terms = Terms {
             lock_id: lock_id(Kind::Mutex, "r"),
             ttl: ttl(9_000),
             drift: drift(),
-            quorum: Quorum::of(3),
+            quorum: quorum.clone(),
         };
         let ballot = (kind == 't').then(|| Ballot {
             counter: "c".into(),
             candidate: 5,
         });
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
-        let now = start.with(Duration::ZERO);
-        let round = acquisition(&terms, now, None);
-        let step = ClaimStep::new(&terms, &round, now, start);
+        let now = Now {
+            lease: start.with(Duration::ZERO),
+            monotonic: start,
+        };
         let holding = Holding {
             by: identity(kind, 1),
             depth: 1,
@@ -540,18 +537,24 @@ impl Case {
             slot: None,
             ballot,
         };
-        let (claim, command) = ClaimState::begin(&step, holding, asked, None);
+        let addresses = ["a:1", "b:1", "c:1"].map(Arc::from);
+        let mut machine = Machine::new(
+            Roster::new(addresses, quorum),
+            &session_config(millis(50)),
+            start,
+        );
+        let id = machine.begin(terms, holding, asked, (None, None), now);
         let mut case = Self {
+            machine,
+            id,
             start,
             at: 0,
             slept: 0,
-            rounds: vec![(Rc::new(RefCell::new(round)), None)],
-            terms,
-            claim,
+            rounds: Vec::new(),
             kind,
             said: String::new(),
         };
-        case.say(case.text(asked, &command));
+        case.tell();
         case
     }
 
@@ -586,85 +589,121 @@ impl Case {
             "again" => self.ask_again(MasterSet::ALL, number),
             "choose" => self.ask_again(MasterSet::only(number as usize), 0),
             "due" => {
+                let timer = self.machine.claims[self.id].timer.take();
+                self.machine.renewals.set(self.id, timer, None);
                 let random = 1 << 63; // a renewal that fails is tried again after 450 ms
-                let (next, command) = self.step(|claim, step| claim.renew(step, random));
-                self.extended(command, self.terms.ttl);
-                self.timer(next);
+                self.step(|claim, step| claim.renew(step, random));
             }
             "extend" => {
-                let command = self.step(|claim, step| claim.extend(step, ttl(number)));
-                self.extended(command, ttl(number));
+                self.step(|claim, step| claim.extend(step, ttl(number)));
             }
-            "hold" => self.hold(number),
-            "leave" => self.leave(),
+            "hold" => {
+                let renewal = match number {
+                    0 => Renewal::Unlimited,
+                    limit => Renewal::UpTo(millis(limit)),
+                };
+                self.step(|claim, step| claim.hold(step, &mut None, renewal, millis(50), || 0));
+            }
+            "leave" => {
+                self.step(|claim, step| claim.leave(step, Access::Exclusive, false));
+            }
             "look" => {
-                let state = self.step(ClaimState::look);
+                let state = self.step(Claim::look);
                 self.say(state);
             }
-            "others" => {
-                if let Some((to, command)) = self.step(|claim, step| claim.ask_others(step, None)) {
-                    self.say(self.text(to, &command));
-                }
-            }
+            "others" => self.step(|claim, step| claim.ask_others(step, None, None)),
             "reenter" => {
-                let command =
-                    self.step(|claim, step| claim.reenter(step, ttl(9_000), Access::Exclusive));
-                self.extended(command.unwrap(), ttl(9_000));
+                let reenter = |claim: &mut Claim, step: &mut Step<'_>| {
+                    claim.reenter(step, ttl(9_000), Access::Exclusive)
+                };
+                self.step(reenter).unwrap();
             }
             "seen" => {
-                let outcome = self.step(ClaimState::take_outcome);
+                let outcome = self.step(Claim::take_outcome);
+                if let Phase::Held(held) = &mut self.machine.claims[self.id].phase {
+                    held.hold.get_or_insert_default();
+                }
                 self.say(format_args!("{outcome:?}"));
             }
-            "slot" => match self.claim.slot() {
+            "slot" => match self.machine.claim(self.id).slot() {
                 None => self.say("no slot"),
                 Some(slot) => self.say(format_args!("slot {}", slot.number())),
             },
             "sleep" => self.slept += number,
             "stay" => self.step(|claim, step| claim.stay(step, millis(number))),
-            "stop" => self.claim.stop_renewing(),
-            "yield" => {
-                let command = self.claim.yield_grants(&self.terms, millis(3_000));
-                let to = self.newest().borrow().granted();
-                self.say(self.text(to, &command));
-            }
+            "stop" => self.step(|claim, _| claim.stop_renewing()),
+            "yield" => self.step(|claim, step| {
+                let to = step.rounds.of(claim.newest).granted();
+                claim.yield_grants(step, to, millis(3_000));
+            }),
             other => panic!("no input is written {other}"),
         }
     }
 
-    /// Takes a step, and adds its notice to the text.
-    fn step<T>(&mut self, step: impl FnOnce(&mut ClaimState, &mut ClaimStep<'_>) -> T) -> T {
+    fn now(&self) -> Now {
         let monotonic = self.start + millis(self.at);
-        let now = monotonic.with(millis(self.slept));
-        let newest = self.newest();
-        let newest = newest.borrow();
-        let mut at = ClaimStep::new(&self.terms, &newest, now, monotonic);
-        let done = step(&mut self.claim, &mut at);
-        if let Some(round) = at.opened {
-            self.rounds.push((Rc::new(RefCell::new(*round)), None));
+        Now {
+            lease: monotonic.with(millis(self.slept)),
+            monotonic,
         }
-        let said = match at.notice {
-            None => return done,
-            Some(Notice::InDoubt { .. }) => "doubt".to_owned(),
-            Some(Notice::Left) => "left".to_owned(),
-            Some(Notice::Lost { reason, stalled }) => {
-                let after = stalled.map(|time| format!(" after {}", time.as_millis()));
-                format!("{reason:?}{}", after.unwrap_or_default())
-            }
-            Some(Notice::Released) => "ended".to_owned(),
-            Some(Notice::Renewed {
-                validity,
-                was_in_doubt,
-            }) => {
-                let end = if was_in_doubt { ", no doubt" } else { "" };
-                format!("renewed {}{end}", validity.as_millis())
-            }
-        };
-        self.say(said);
+    }
+
+    /// Lets the claim take a step, and adds what it does to the text.
+    fn step<T>(&mut self, act: impl FnOnce(&mut Claim, &mut Step<'_>) -> T) -> T {
+        let timer = self.machine.claim(self.id).timer;
+        let done = self.machine.step(self.id, self.now(), act);
+        self.tell();
+        let new = self.machine.claim(self.id).timer;
+        if let Some(at) = new.filter(|_| new != timer) {
+            let after = at.since(self.start.with(Duration::ZERO));
+            self.say(format_args!("timer {}", after.as_millis()));
+        }
         done
     }
 
-    fn newest(&self) -> Shared {
-        self.rounds[self.rounds.len() - 1].0.clone()
+    /// Adds what the claim has done to the text.
+    fn tell(&mut self) {
+        let newest = self.machine.claim(self.id).newest;
+        if self.rounds.last() != Some(&newest) {
+            self.rounds.push(self.machine.rounds.share(newest));
+        }
+        let posts = mem::take(&mut self.machine.posts);
+        for event in mem::take(&mut self.machine.out).events {
+            match event.what {
+                What::HoldEnded { end: LEFT } => self.say("left"),
+                What::HoldEnded { .. } => self.say("ended"),
+                What::InDoubt { .. } => self.say("doubt"),
+                What::Lost {
+                    reason, stalled, ..
+                } => {
+                    let after = stalled.map(|time| format!(" after {}", time.as_millis()));
+                    self.say(format_args!("{reason:?}{}", after.unwrap_or_default()));
+                }
+                What::Renewed {
+                    validity,
+                    was_in_doubt,
+                } => {
+                    let end = if was_in_doubt { ", no doubt" } else { "" };
+                    self.say(format_args!("renewed {}{end}", validity.as_millis()));
+                }
+                What::NotKept | What::NotPutBack { .. } => {}
+            }
+        }
+        for post in posts {
+            self.say(self.text(post.to, &post.request.command));
+            let owed = |master| self.owed_until(post.request.votes_to.round, master);
+            let by: MasterSet = (0..3).filter(|master| owed(*master).is_some()).collect();
+            if let Some(until) = (0..3).find_map(owed) {
+                let until = until.since(self.start).as_millis();
+                self.say(format_args!("owed until {until} by {}", numbers(by)));
+            }
+        }
+    }
+
+    /// Returns the time until which a command with this round is owed to `master`.
+    fn owed_until(&self, round: RoundId, master: usize) -> Option<Tick> {
+        let rounds = &self.machine.rounds;
+        self.machine.claims[rounds.leaving(round)?].owed_until(master, rounds)
     }
 
     /// Asks again, at first only the masters in `asked`.
@@ -678,33 +717,12 @@ impl Case {
                 is_fresh: true,
             }),
             candidate: Some(candidate),
+            tries: None,
             watch: false,
         };
-        if let Some(command) = self.step(|claim, step| claim.ask_again(step, next)) {
-            self.say(self.text(asked, &command));
-        }
+        self.step(|claim, step| claim.ask_again(step, next));
     }
 
-    fn hold(&mut self, limit: u64) {
-        let renewal = match limit {
-            0 => Renewal::Unlimited,
-            _ => Renewal::UpTo(millis(limit)),
-        };
-        let due = self.step(|claim, step| claim.hold(step, renewal, millis(50), None));
-        self.timer(due);
-    }
-
-    fn leave(&mut self) {
-        let leave = self.step(|claim, step| claim.leave(step, Access::Exclusive));
-        self.say(self.text(leave.to, &leave.command));
-        if let (Some(until), Some(owed)) = (leave.keys_until, leave.owed) {
-            let until = until.since(self.start).as_millis();
-            let by = numbers(owed | self.newest().borrow().may_keep());
-            self.say(format_args!("owed until {until} by {by}"));
-        }
-    }
-
-    /// Counts a vote, and carries out its consequence, as the driver does.
     fn vote(&mut self, round: usize, word: &str) {
         let (letter, master) = word.split_at(1);
         let master = master.parse().unwrap();
@@ -716,39 +734,14 @@ impl Case {
             _ => Vote::Fail(Failure::timed_out(millis(50))),
         };
         let slot = letter.parse().ok().and_then(Slot::new);
-        let (round, ttl) = self.rounds[round].clone();
-        let before = round.borrow().outcome();
-        let at = self.start.with(millis(self.at + self.slept));
-        round
-            .borrow_mut()
-            .count_vote(master, SlotVote::new(vote, slot), at);
-        let Some(ttl) = ttl else {
-            return;
+        let to = VotesTo {
+            round: self.rounds[round],
+            heal: None,
         };
-        let Some(effect) = Effect::of_vote(&round.borrow(), before, master) else {
-            return;
-        };
-        let start = round.borrow().start();
-        if let Some((to, command)) = self.step(|claim, step| claim.apply(step, effect, start, ttl))
-        {
-            self.say(self.text(to, &command));
-        }
-    }
-
-    fn extended(&mut self, command: Option<Command>, ttl: Ttl) {
-        if let Some(command) = command {
-            self.say(self.text(MasterSet::ALL, &command));
-            let newest = self.rounds.len() - 1;
-            self.rounds[newest].1 = Some(ttl);
-        }
-    }
-
-    fn timer(&mut self, at: Option<LeaseTick>) {
-        if let Some(at) = at {
-            let start = self.start.with(Duration::ZERO);
-            let after = at.since(start);
-            self.say(format_args!("timer {}", after.as_millis()));
-        }
+        let now = self.now();
+        let vote = SlotVote::new(vote, slot);
+        (self.machine).count(to, master, vote, now.monotonic, &|| now);
+        self.tell();
     }
 
     fn say(&mut self, what: impl std::fmt::Display) {
@@ -788,7 +781,8 @@ impl Case {
 #[test]
 fn levels_share_the_lock_if_all_of_them_do() {
     use Access::{Exclusive, Shared};
-    let mut claim = Case::begin("r").claim;
+    let mut case = Case::begin("r");
+    let claim = &mut case.machine.claims[case.id];
     for (added, removed, expected) in [
         (Some(Shared), None, (2, Exclusive)),
         (None, Some(Exclusive), (1, Shared)),

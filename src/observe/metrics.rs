@@ -2,6 +2,10 @@
 
 use crate::{
     core::kind::Kind,
+    machine::{
+        claim::{LEFT, LOST, RELEASED},
+        round::{CONFIRMED, CONFIRMED_LATE, FAILED},
+    },
     meter::{By, Counter, Gauge, Histogram, counter, gauge, histogram, names},
 };
 
@@ -52,16 +56,6 @@ impl LockMetrics {
         }
     }
 }
-
-pub(in crate::driver) const CONFIRMED: &str = "confirmed";
-/// A renewal that found no majority in time, and was counted as failed. Late answers have confirmed
-/// it while the lock was held.
-pub(in crate::driver) const CONFIRMED_LATE: &str = "confirmed_late";
-pub(in crate::driver) const FAILED: &str = "failed";
-
-pub(in crate::driver) const LEFT: &str = "left";
-pub(in crate::driver) const LOST: &str = "lost";
-pub(in crate::driver) const RELEASED: &str = "released";
 
 const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
 const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];

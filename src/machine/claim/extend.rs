@@ -1,0 +1,325 @@
+//! Extends a lock that is held.
+
+use std::{mem, time::Duration};
+
+use super::{Claim, Phase, has_failed, heal::Heal, step::Step};
+use crate::{
+    core::{
+        error::AcquireError,
+        kind::Access,
+        protocol::command::Action,
+        time::{
+            lease::{Lease, Ttl},
+            renewal::{Renewal, RenewalPlan},
+            tick::LeaseTick,
+        },
+        view::lock_state::LostReason,
+        vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
+    },
+    machine::{
+        RoundId,
+        out::{HoldSpan, What},
+        round::{Extension, Role},
+    },
+};
+
+impl Claim {
+    /// Hands the lock out to a guard, after the lock was won or reentered. Takes `hold` if it is the
+    /// first guard. If the lock is already being renewed, the renewal ends at the later of the old
+    /// and the new limit.
+    ///
+    /// A renewal that finds no majority is not tried again within `least_retry`. If many locks are
+    /// renewed, the first renewal comes earlier by a `random` time.
+    pub(crate) fn hold(
+        &mut self,
+        step: &Step<'_>,
+        hold: &mut Option<HoldSpan>,
+        renewal: Renewal,
+        least_retry: Duration,
+        random: impl FnOnce() -> u64,
+    ) {
+        let start = step.rounds.of(self.newest).start();
+        // This lease has the TTL of the lock. An extension that the program asked for may have had
+        // another TTL.
+        let lease = Lease::new(start, self.terms.ttl, self.terms.drift);
+        let Phase::Held(held) = &mut self.phase else {
+            return;
+        };
+        if held.hold.is_none() {
+            held.hold = hold.take();
+        }
+        let Some(mut plan) = RenewalPlan::new(start, lease, least_retry, renewal) else {
+            return;
+        };
+        if let Some(before) = held.plan {
+            plan = before.or_longer(plan);
+        }
+        if held.next_look.is_none() {
+            if step.renewals.is_crowded() {
+                plan = plan.spread(random());
+            }
+            held.next_look = plan.due(self.lease);
+        }
+        held.plan = Some(plan);
+    }
+
+    /// Keeps the lock on the masters for at least `time` from now. Does not shorten a time that an
+    /// earlier call has set.
+    pub(crate) fn stay(&mut self, step: &Step<'_>, time: Duration) {
+        if let Phase::Held(held) = &mut self.phase
+            && !time.is_zero()
+        {
+            let until = step.now.monotonic + time.min(Ttl::MOST);
+            held.stays_until = held.stays_until.max(Some(until));
+        }
+    }
+
+    /// Stops the renewal. Without another extension, the lock ends with its present lease.
+    pub(crate) fn stop_renewing(&mut self) {
+        if let Phase::Held(held) = &mut self.phase {
+            (held.plan, held.next_look) = (None, None);
+        }
+    }
+
+    /// Asks all masters to extend the lock and to set the depth. Returns the round, with a reference
+    /// for the caller. `None` if the lock is not held.
+    pub(crate) fn extend(&mut self, step: &mut Step<'_>, ttl: Ttl) -> Option<RoundId> {
+        self.post_extension(step, ttl, false)?;
+        Some(step.rounds.share(self.newest))
+    }
+
+    fn post_extension(&mut self, step: &mut Step<'_>, ttl: Ttl, is_renewal: bool) -> Option<()> {
+        self.held_at(step)?;
+        if has_failed(step.rounds.of(self.newest)) {
+            self.doubt(step, self.newest);
+        }
+        // A majority counts only if it is complete before the old lease ends. Between that end and
+        // a later majority, another client may have held the lock.
+        let limit = self.lease.until().min(self.terms.lease(step, ttl).until());
+        let quorum = &self.terms.quorum;
+        let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(limit));
+        let role = Role::Extension(step.id, Extension::new(ttl, is_renewal));
+        self.open(round, role, step);
+        self.last_until(step.expiry(ttl));
+        let command = self.command(Action::Extend(self.holding.clone(), ttl));
+        step.post(MasterSet::ALL, command, self.newest, None);
+        Some(())
+    }
+
+    /// Adds a level, and extends the lock. `None` if the lock is not held. Refuses to make a reader
+    /// a writer. The level has a reference to the claim, and the round comes with a reference for
+    /// the caller.
+    pub(crate) fn reenter(
+        &mut self,
+        step: &mut Step<'_>,
+        ttl: Ttl,
+        access: Access,
+    ) -> Result<Option<RoundId>, AcquireError> {
+        if self.held_at(step).is_none() {
+            return Ok(None);
+        }
+        let is_upgrade = (self.holding.access, access) == (Access::Shared, Access::Exclusive);
+        if is_upgrade {
+            let name = self.terms.lock_id.name().clone();
+            return Err(AcquireError::Upgrade { name });
+        }
+        self.refs += 1;
+        self.add_level(access);
+        Ok(self.extend(step, ttl))
+    }
+
+    /// Turns an exclusive level into a shared one. If this was the last exclusive level, extends
+    /// the lock to tell the masters.
+    pub(crate) fn downgrade(&mut self, step: &mut Step<'_>) {
+        self.remove_level(Access::Exclusive);
+        self.add_level(Access::Shared);
+        if self.holding.access == Access::Shared {
+            self.post_extension(step, self.terms.ttl, false);
+        }
+    }
+
+    /// Renews the lock if that is due, even if the last extension is under way: it may wait for a
+    /// master that answers late, while another master has missed it. Returns the round if it was
+    /// posted. `random` must be uniform over all of `u64`.
+    pub(in crate::machine) fn renew(
+        &mut self,
+        step: &mut Step<'_>,
+        random: u64,
+    ) -> Option<RoundId> {
+        let (lease, now) = (self.lease, step.now.lease);
+        let held = self.held_at(step)?;
+        let plan = held.plan.filter(|plan| !plan.is_over(now));
+        let Some((plan, due)) = plan.and_then(|plan| Some((plan, plan.due(lease)?))) else {
+            held.next_look = None;
+            return None;
+        };
+        if due > now {
+            held.next_look = Some(due);
+            return None;
+        }
+        held.next_look = Some(plan.look_again(now, random));
+        held.plan = Some(plan.after_renewal());
+        self.post_extension(step, self.terms.ttl, true)?;
+        Some(self.newest)
+    }
+
+    /// Carries out the consequence of a vote on the extension `round`.
+    pub(in crate::machine) fn apply(
+        &mut self,
+        step: &mut Step<'_>,
+        round: RoundId,
+        effect: Effect,
+    ) {
+        let live = step.rounds.live(round);
+        let Role::Extension(_, Extension { ttl, .. }) = live.role else {
+            return;
+        };
+        let start = live.round.start();
+        match effect {
+            Effect::Disowned => self.disowned(step, start),
+            Effect::Failed => self.failed(step, start, round),
+            Effect::Heal(gone) => self.heal(step, round, gone, Heal::new(step, ttl)),
+            Effect::Renewed(gone) => {
+                self.confirmed(step, start, ttl);
+                self.heal(step, round, gone, Heal::new(step, ttl));
+            }
+        }
+    }
+
+    /// Notes that a majority of at least one set has denied an extension that began at `start`. If
+    /// a majority has confirmed a later extension, says nothing about the present.
+    fn disowned(&mut self, step: &mut Step<'_>, start: LeaseTick) {
+        let is_newest = start >= step.rounds.of(self.newest).start();
+        if let Some(held) = self.held_at(step)
+            && (is_newest || held.is_after_confirmed(start))
+        {
+            self.lose(step, LostReason::Disowned);
+        }
+    }
+
+    /// Notes that the extension `round`, which began at `start`, has found no majority in time. The
+    /// newest round needs no note, because it shows that itself. But if each extension fails only
+    /// after the next one has begun, the newest round never shows a failure.
+    fn failed(&mut self, step: &mut Step<'_>, start: LeaseTick, round: RoundId) {
+        if let Phase::Held(held) = &self.phase
+            && self.lease.is_valid(step.now.lease)
+            && held.is_after_confirmed(start)
+            && !has_failed(step.rounds.of(self.newest))
+        {
+            self.doubt(step, round);
+        }
+    }
+
+    /// Notes that an extension before the newest round has failed: `round`.
+    fn doubt(&mut self, step: &mut Step<'_>, round: RoundId) {
+        if let Phase::Held(held) = &mut self.phase
+            && !mem::replace(&mut held.in_doubt, true)
+        {
+            let hold = held.hold.clone().unwrap_or_default();
+            let (remaining, votes) = (self.lease.remaining(step.now.lease), step.votes(round));
+            self.tell(step, hold, What::InDoubt { remaining, votes });
+        }
+    }
+
+    /// Notes that a majority has confirmed an extension that asked for `ttl` at `start`.
+    fn confirmed(&mut self, step: &mut Step<'_>, start: LeaseTick, ttl: Ttl) {
+        let Some(held) = self.held_at(step) else {
+            return;
+        };
+        held.confirmed = held.confirmed.max(Some(start));
+        let was_in_doubt = mem::take(&mut held.in_doubt);
+        let hold = held.hold.clone().unwrap_or_default();
+        let lease = Lease::new(start, ttl, self.terms.drift);
+        let is_longer = lease > self.lease;
+        if is_longer {
+            self.lease = lease;
+            self.validity = lease.remaining(step.now.lease);
+        }
+        if is_longer || was_in_doubt {
+            let validity = self.lease.remaining(step.now.lease);
+            let what = What::Renewed {
+                validity,
+                was_in_doubt,
+            };
+            self.tell(step, hold, what);
+        }
+    }
+}
+
+/// A consequence of a vote on an extension: see [`Claim::apply`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// A majority of at least one set says that the caller does not hold the lock.
+    Disowned,
+    /// This vote has decided that there is no majority in time.
+    Failed,
+    /// A majority had confirmed the extension before this vote. The masters in this set lost the
+    /// key.
+    Heal(MasterSet),
+    /// This vote completes the majority that confirms the extension. The masters in this set lost
+    /// the key.
+    Renewed(MasterSet),
+}
+
+impl Effect {
+    /// Returns the consequence of the vote of `master`, if it has one. The vote has just been
+    /// counted in `round`. `before` is the outcome that the round had before the vote.
+    pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
+        let gone = round.masters(Vote::is_gone);
+        match round.outcome() {
+            Outcome::Won if before != Outcome::Won => Some(Self::Renewed(gone)),
+            Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),
+            Outcome::NoMajority if round.is_disowned() => Some(Self::Disowned),
+            Outcome::NoMajority | Outcome::TooLate if before == Outcome::Pending => {
+                Some(Self::Failed)
+            }
+            Outcome::Won | Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::vote::{Failure, Refusal, quorum::Quorum};
+
+    /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
+    /// is held by another, and `f` is failed.
+    fn effects(letters: &str) -> Vec<Option<Effect>> {
+        let start = LeaseTick::some();
+        let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
+        let votes = letters.chars().enumerate();
+        let effect = |(master, letter)| {
+            let before = round.outcome();
+            let vote = match letter {
+                'g' => Vote::Grant,
+                'n' => Vote::Refuse(Refusal::Gone),
+                'h' => Vote::Refuse(Refusal::held(None)),
+                _ => Vote::Fail(Failure::timed_out(Duration::ZERO)),
+            };
+            round.count_vote(master, vote, start);
+            Effect::of_vote(&round, before, master)
+        };
+        votes.map(effect).collect()
+    }
+
+    #[test]
+    fn effect_table() {
+        let (disowned, failed) = (Some(Effect::Disowned), Some(Effect::Failed));
+        let only = MasterSet::only;
+        let heal = |gone| Some(Effect::Heal(gone));
+        let renewed = |gone| Some(Effect::Renewed(gone));
+        for (letters, expected) in [
+            ("gg", vec![None, renewed(MasterSet::NONE)]),
+            ("ngg", vec![None, None, renewed(only(0))]),
+            ("ggn", vec![None, renewed(MasterSet::NONE), heal(only(2))]),
+            ("ggh", vec![None, renewed(MasterSet::NONE), None]),
+            ("nhg", vec![None, disowned, disowned]),
+            ("nfg", vec![None, failed, None]),
+            ("ffg", vec![None, failed, None]),
+            ("fhn", vec![None, failed, disowned]),
+        ] {
+            assert_eq!(effects(letters), expected, "{letters}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a claim may touch in a step.
+
+use std::sync::Arc;
+
+use crate::{
+    core::{
+        protocol::command::Command,
+        time::{
+            lease::{Lease, Ttl},
+            tick::Tick,
+        },
+        vote::{MasterSet, lists::Roster, quorum::Outcome, round::Round, votes::Votes},
+    },
+    machine::{
+        ClaimId, Now, RoundId, VotesTo,
+        claim::{Terms, heal::Heal},
+        out::Out,
+        renewals::Renewals,
+        request::Post,
+        round::{Role, Rounds},
+    },
+};
+
+/// What a claim sees in a step, and what it may change.
+#[derive(Debug)]
+pub(crate) struct Step<'a> {
+    pub(in crate::machine) id: ClaimId,
+    pub(in crate::machine) roster: &'a Arc<Roster>,
+    pub(crate) rounds: &'a mut Rounds,
+    pub(in crate::machine) renewals: &'a mut Renewals,
+    pub(in crate::machine) posts: &'a mut Vec<Post>,
+    pub(in crate::machine) out: &'a mut Out,
+    pub(crate) now: Now,
+}
+
+impl Step<'_> {
+    /// Posts a command, whose votes `round` counts. The votes on a `heal` are only noted in it.
+    pub(super) fn post(
+        &mut self,
+        to: MasterSet,
+        command: Command,
+        round: RoundId,
+        heal: Option<Heal>,
+    ) {
+        let votes_to = VotesTo {
+            round: self.rounds.share(round),
+            heal,
+        };
+        self.posts.push(Post::new(to, command, votes_to, self.now));
+    }
+
+    /// Posts a command whose votes do not matter.
+    pub(super) fn post_unheard(&mut self, to: MasterSet, command: Command) {
+        let votes_to = VotesTo::default();
+        self.posts.push(Post::new(to, command, votes_to, self.now));
+    }
+
+    /// Opens a round without a time limit for `command`, and posts the command to the masters in
+    /// `to`. On all other masters, there is nothing to do. Returns the round, with a reference for
+    /// the caller.
+    pub(super) fn ask(&mut self, to: MasterSet, command: Command, role: Role) -> RoundId {
+        let quorum = &self.roster.quorum;
+        let mut round = Round::open(command.verb(), quorum, self.now.lease, None);
+        round.skip(quorum.masters() - to, self.now.lease);
+        if round.outcome() != Outcome::Pending {
+            self.out.note_decided(&round, self.now.lease);
+        }
+        let id = self.rounds.open(round, role);
+        self.post(to, command, id, None);
+        id
+    }
+
+    pub(super) fn votes(&self, round: RoundId) -> Votes {
+        let round = self.rounds.of(round);
+        Votes::new(self.roster.clone(), round.votes().into(), round.verb())
+    }
+
+    pub(super) fn drop_round(&mut self, round: RoundId) {
+        // No newest round has the reference of a claim.
+        let _ = self.rounds.drop(round, self.out);
+    }
+
+    /// Returns the time on the monotonic clock at which a key written now with `ttl` expires.
+    pub(super) fn expiry(&self, ttl: Ttl) -> Tick {
+        self.now.monotonic + ttl.duration()
+    }
+}
+
+impl Terms {
+    /// Returns the lease of a request for `ttl` that is posted in this step.
+    pub(super) fn lease(&self, step: &Step<'_>, ttl: Ttl) -> Lease {
+        Lease::new(step.now.lease, ttl, self.drift)
+    }
+}

@@ -1,0 +1,99 @@
+//! Commands that no claim has posted, for tests.
+
+use std::time::Duration;
+
+use super::{
+    ClaimId, Machine, Now, RoundId, VotesTo, claim::Terms, request::Post, round::Role,
+    session::SessionConfig,
+};
+use crate::core::{
+    kind::Kind,
+    protocol::command::{
+        Command,
+        fixture::{holding, lock_id},
+    },
+    restart::Quarantine,
+    time::{
+        NodeTimeout,
+        lease::{Drift, Ttl},
+    },
+    vote::{MasterSet, Refusal, Verb, Vote, round::Round},
+};
+
+/// Returns the settings of a session with this node timeout.
+pub(crate) fn session_config(node_timeout: Duration) -> SessionConfig {
+    SessionConfig {
+        node_timeout: NodeTimeout::Fixed(node_timeout),
+        connect_timeout: node_timeout * 20,
+        quarantine: Quarantine::Off,
+        quarantine_length: Duration::ZERO,
+    }
+}
+
+impl Machine {
+    /// Posts a command of any verb. Returns its round, with a reference for the caller. With `owed`,
+    /// masters are owed the command for that time. The limit of the round is over, so that only first
+    /// votes count.
+    pub(crate) fn ask_any(
+        &mut self,
+        command: Command,
+        owed: Option<Duration>,
+        now: Now,
+    ) -> RoundId {
+        if owed.is_none() {
+            return self.ask(command, Some(Duration::ZERO), now);
+        }
+        let (round, votes_to) = self.open_any(command.verb(), owed, now);
+        self.posts
+            .push(Post::new(MasterSet::ALL, command, votes_to, now));
+        round
+    }
+
+    /// Opens a round for a command of this `verb`. Returns the round with a reference for the
+    /// caller, and the receiver of votes with a reference for a request.
+    pub(crate) fn open_any(
+        &mut self,
+        verb: Verb,
+        owed: Option<Duration>,
+        now: Now,
+    ) -> (RoundId, VotesTo) {
+        let role = match owed {
+            None => Role::Question,
+            Some(time) => self.owe_for(time, now),
+        };
+        let round = Round::open(verb, &self.roster.quorum, now.lease, Some(now.lease));
+        let round = self.rounds.open(round, role);
+        (round, self.rounds.votes_to(round))
+    }
+
+    /// Returns the role of the release of a claim that no master has answered.
+    fn owe_for(&mut self, time: Duration, now: Now) -> Role {
+        let claim = self.claim_for(time, MasterSet::NONE, now);
+        self.rounds.add_pending(now.monotonic + time);
+        let is_owed = true;
+        Role::Leave { claim, is_owed }
+    }
+
+    /// Begins a claim with this TTL, and asks the masters in `asked` for its lock.
+    pub(crate) fn claim_for(&mut self, time: Duration, asked: MasterSet, now: Now) -> ClaimId {
+        let drift = Drift::from_ppm(0).unwrap();
+        let terms = Terms {
+            lock_id: lock_id(Kind::Mutex, "r"),
+            ttl: Ttl::parse(time, Duration::ZERO, drift).unwrap(),
+            drift,
+            quorum: self.roster.quorum.clone(),
+        };
+        let holding = holding(Kind::Mutex, 1, None);
+        self.begin(terms, holding, asked, (None, None), now)
+    }
+
+    /// From now on, masters are not owed the release with this round: they have refused the lock.
+    pub(crate) fn disown(&mut self, release: RoundId) {
+        let claim = self.rounds.leaving(release).unwrap();
+        let round = &mut self.rounds.live(self.claims[claim].newest).round;
+        let start = round.start();
+        for master in round.unanswered().iter() {
+            round.count_vote(master, Vote::Refuse(Refusal::held(None)), start);
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! All decisions about the locks of a coordinator. There is no mutex, no task, no clock and no I/O
+//! here. Each input gets the time, and leaves in [`Out`] what is to be done after it.
+
+use std::{
+    mem,
+    sync::{Arc, Weak},
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use slotmap::{SlotMap, new_key_type};
+
+use self::{
+    claim::{Claim, Terms, extend::Effect, heal::Heal, step::Step},
+    listeners::{Listener, Topic},
+    out::{Event, HoldSpan, Out, Told, What},
+    renewals::Renewals,
+    request::{Post, Request},
+    round::{Role, RoundEvent, Rounds},
+    session::{Cast, Cx, Session, SessionConfig},
+};
+use crate::{
+    clock,
+    core::{
+        kind::rights::Rights,
+        protocol::{
+            command::{Command, Holding, Reply},
+            identity::QueueOptions,
+            name::LockId,
+        },
+        time::tick::{LeaseTick, Tick},
+        vote::{
+            MasterSet, SlotVote, Verb, Vote, lists::Roster, outcome_word, quorum::Outcome,
+            round::Round,
+        },
+    },
+    meter::IS_ON,
+};
+
+pub(crate) mod claim;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub(crate) mod listeners;
+pub(crate) mod out;
+pub(crate) mod renewals;
+pub(crate) mod request;
+pub(crate) mod round;
+pub(crate) mod session;
+
+new_key_type! {
+    /// The key of a claim in the machine.
+    pub(crate) struct ClaimId;
+    /// The key of a round in the machine.
+    pub(crate) struct RoundId;
+}
+
+/// The time of an input. It is read while the machine is locked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    pub(crate) lease: LeaseTick,
+    /// The time on the monotonic clock, by which a claim knows when its keys expire. Unlike the
+    /// clock of leases, the monotonic clock does not jump forward with the wall clock.
+    pub(crate) monotonic: Tick,
+}
+
+#[derive(Debug)]
+pub(crate) struct Machine {
+    roster: Arc<Roster>,
+    claims: SlotMap<ClaimId, Claim>,
+    pub(crate) rounds: Rounds,
+    pub(crate) renewals: Renewals,
+    pub(crate) sessions: Box<[Session]>,
+    /// Set once nothing will be posted any more. The tasks end once everything is delivered.
+    pub(crate) is_abandoned: bool,
+    /// The commands to post before the machine is unlocked. So a release never overtakes an
+    /// extension.
+    posts: Vec<Post>,
+    /// The masters whose sessions have cast votes or ended requests.
+    served: MasterSet,
+    pub(crate) out: Out,
+}
+
+/// Who gets the votes on a command. A command has a reference to its round.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct VotesTo {
+    /// The round that counts the votes. If it is gone, no one needs them.
+    pub(crate) round: RoundId,
+    /// Set if the command puts the key back.
+    heal: Option<Heal>,
+}
+
+impl Machine {
+    pub(crate) fn new(roster: Arc<Roster>, config: &SessionConfig, now: Tick) -> Self {
+        let masters = 0..roster.masters.len();
+        Self {
+            sessions: masters
+                .map(|master| Session::new(master, config.clone(), now))
+                .collect(),
+            is_abandoned: false,
+            posts: Vec::new(),
+            served: MasterSet::NONE,
+            roster,
+            claims: SlotMap::with_key(),
+            rounds: Rounds::default(),
+            renewals: Renewals::default(),
+            out: Out::default(),
+        }
+    }
+
+    /// Begins a claim, and asks the masters in `asked` for the lock. Returns the claim, with a
+    /// reference for the caller.
+    pub(crate) fn begin(
+        &mut self,
+        terms: Terms,
+        holding: Holding,
+        asked: MasterSet,
+        (queue, tries): (Option<QueueOptions>, Option<Rights>),
+        now: Now,
+    ) -> ClaimId {
+        self.claims.insert_with_key(|id| {
+            let step = &mut Step {
+                id,
+                roster: &self.roster,
+                rounds: &mut self.rounds,
+                renewals: &mut self.renewals,
+                posts: &mut self.posts,
+                out: &mut self.out,
+                now,
+            };
+            Claim::begin(terms, step, holding, asked, queue, tries)
+        })
+    }
+
+    /// Lets a claim take a step.
+    pub(crate) fn step<T>(
+        &mut self,
+        id: ClaimId,
+        now: Now,
+        act: impl FnOnce(&mut Claim, &mut Step<'_>) -> T,
+    ) -> T {
+        let claim = &mut self.claims[id];
+        let mut step = Step {
+            id,
+            roster: &self.roster,
+            rounds: &mut self.rounds,
+            renewals: &mut self.renewals,
+            posts: &mut self.posts,
+            out: &mut self.out,
+            now,
+        };
+        let done = act(claim, &mut step);
+        claim.set_timer(&mut step);
+        done
+    }
+
+    pub(crate) fn claim(&self, id: ClaimId) -> &Claim {
+        &self.claims[id]
+    }
+
+    /// Returns the lock and the hold of a claim, if the lock is held and someone wants to see the
+    /// span of the hold.
+    pub(crate) fn claim_hold(&self, id: ClaimId) -> Option<(LockId, HoldSpan)> {
+        let claim = self.claims.get(id)?;
+        let hold = claim.hold_span().filter(|hold| hold.span.is_some())?;
+        Some((claim.terms.lock_id.clone(), hold))
+    }
+
+    /// Returns the newest round of a claim, with a reference for the caller.
+    pub(crate) fn share_newest(&mut self, id: ClaimId) -> RoundId {
+        self.rounds.share(self.claims[id].newest)
+    }
+
+    /// Waits until the newest round of a claim is decided. Takes `waker` if it is new.
+    pub(crate) fn poll_decided(&mut self, id: ClaimId, waker: &mut Option<Waker>) -> Poll<Outcome> {
+        let live = self.rounds.live(self.claims[id].newest);
+        match live.round.outcome() {
+            Outcome::Pending => {
+                live.wait(RoundEvent::Decided, waker);
+                Poll::Pending
+            }
+            outcome => Poll::Ready(outcome),
+        }
+    }
+
+    /// Adds a reference to the claim, if its lock is held.
+    pub(crate) fn share_held(&mut self, id: ClaimId, now: Now) -> Option<&Claim> {
+        if !self.claims.contains_key(id) || !self.step(id, now, Claim::is_held_at) {
+            return None;
+        }
+        self.claims[id].refs += 1;
+        Some(&self.claims[id])
+    }
+
+    /// Drops a reference to the claim. The last one also drops the claim.
+    pub(crate) fn drop_claim(&mut self, id: ClaimId) {
+        let claim = &mut self.claims[id];
+        claim.refs -= 1;
+        if claim.refs > 0 {
+            return;
+        }
+        let (newest, is_plain) = (claim.newest, claim.is_plain());
+        if let Some(claim) = self.claims.remove(id)
+            && !is_plain
+        {
+            self.out.garbage.push(Box::new(claim));
+        }
+        self.drop_round(newest);
+    }
+
+    /// Drops a reference to the round. The last one also drops the round.
+    pub(crate) fn drop_round(&mut self, id: RoundId) {
+        if let Some(claim) = self.rounds.drop(id, &mut self.out) {
+            self.drop_claim(claim);
+        }
+    }
+
+    /// Drops a reference to a request.
+    #[inline]
+    fn end_request(&mut self, mut request: Arc<Request>) {
+        if let Some(Request { votes_to, .. }) = Arc::get_mut(&mut request) {
+            self.out.is_delivered |= self.rounds.end_request(votes_to.round);
+            self.drop_round(votes_to.round);
+        }
+    }
+
+    /// Asks all masters a question. If there is a `limit`, a majority that answers after that time is
+    /// too late. Returns the round, with a reference for the caller.
+    pub(crate) fn ask(&mut self, question: Command, limit: Option<Duration>, now: Now) -> RoundId {
+        let verb = question.verb();
+        let limit = limit.map(|limit| now.lease + limit);
+        let round = Round::open(verb, &self.roster.quorum, now.lease, limit);
+        let role = match verb {
+            Verb::Inspect => Role::Inspection(vec![None; self.roster.quorum.masters().len()]),
+            _ => Role::Question,
+        };
+        let id = self.rounds.open(round, role);
+        let votes_to = self.rounds.votes_to(id);
+        self.posts
+            .push(Post::new(MasterSet::ALL, question, votes_to, now));
+        id
+    }
+
+    /// Counts the vote of `master`, which was read at `at`, and carries out what follows. `now`
+    /// reads the clock.
+    pub(crate) fn count(
+        &mut self,
+        to: VotesTo,
+        master: usize,
+        vote: SlotVote,
+        at: Tick,
+        now: &impl Fn() -> Now,
+    ) {
+        let VotesTo { round, heal } = to;
+        let Some(live) = self.rounds.get_mut(round) else {
+            return;
+        };
+        if let Some(heal) = heal {
+            let (is_done, may_be_done) = (vote.vote().is_grant(), vote.vote().may_have_slot());
+            live.round.note_heal(master, vote.into_vote());
+            if !is_done && self.claims.contains_key(heal.claim) {
+                self.step(heal.claim, now(), |claim, step| {
+                    claim.heal_refused(step, heal, round, master, may_be_done);
+                });
+            }
+            return;
+        }
+        let (at, before) = (clock::from_monotonic(at), live.round.outcome());
+        let vote = live.judged(master, vote);
+        let is_answer = vote.vote().is_answer();
+        live.round.count_vote(master, vote, at);
+        live.wake_tasks(&mut self.out);
+        if live.round.was_decided_after(before) {
+            self.out.note_decided(&live.round, at);
+        }
+        match live.role {
+            Role::Inspection(_) | Role::Question => {}
+            Role::Extension(..) | Role::Leave { .. } | Role::Slots(_) => {
+                self.follow(round, master, before, is_answer, now);
+            }
+        }
+    }
+
+    /// Carries out what follows from a vote of `master`, which was counted in `round`. `before` is
+    /// the outcome before that vote.
+    fn follow(
+        &mut self,
+        round: RoundId,
+        master: usize,
+        before: Outcome,
+        is_answer: bool,
+        now: &impl Fn() -> Now,
+    ) {
+        let live = self.rounds.live(round);
+        let outcome = live.round.outcome();
+        match live.role {
+            Role::Extension(claim, _) => {
+                // Other failures than the deciding one have no consequences.
+                let effect = Effect::of_vote(&live.round, before, master)
+                    .filter(|effect| is_answer || *effect == Effect::Failed);
+                let decided = live.renewal_decided(before);
+                if let Some(effect) = effect
+                    && self.claims.contains_key(claim)
+                {
+                    self.step(claim, now(), |claim, step| claim.apply(step, round, effect));
+                }
+                self.out.renewals.extend(decided);
+            }
+            Role::Leave {
+                claim,
+                is_owed: false,
+            } if before == Outcome::Pending && outcome == Outcome::NoMajority => {
+                let lock = self.claims[claim].terms.lock_id.clone();
+                let (hold, what) = (HoldSpan::default(), What::NotKept);
+                self.out.events.push(Event { lock, hold, what });
+            }
+            Role::Slots(claim)
+                if before == Outcome::Won
+                    && live.round.lack_slot().contains(master)
+                    && self.claims.contains_key(claim) =>
+            {
+                let lack = MasterSet::only(master);
+                self.step(claim, now(), |claim, step| claim.align(step, round, lack));
+            }
+            Role::Inspection(_) | Role::Leave { .. } | Role::Question | Role::Slots(_) => {}
+        }
+    }
+
+    /// Renews a claim that is due, if there is one. `random` must be uniform over all of `u64`.
+    /// Returns `None` if no claim is due. A round that was posted comes with a reference for the
+    /// caller.
+    pub(crate) fn renew_next(
+        &mut self,
+        random: u64,
+        now: Now,
+    ) -> Option<Option<(ClaimId, RoundId)>> {
+        let id = self.renewals.pop_due(now.lease)?;
+        self.claims[id].timer = None;
+        let round = self.step(id, now, |claim, step| claim.renew(step, random));
+        Some(round.map(|round| (id, self.rounds.share(round))))
+    }
+
+    /// Returns whether one of the claims that are renewed has this lock now. Returns `false` if
+    /// there are too many claims to look through.
+    pub(crate) fn holds(&mut self, lock: &LockId, now: Now) -> bool {
+        if self.renewals.is_crowded() {
+            return false;
+        }
+        let mut claims = self.renewals.claims().into_iter();
+        claims.any(|id| {
+            self.claims[id].terms.lock_id == *lock && self.step(id, now, Claim::is_held_at)
+        })
+    }
+
+    /// Lets the session of a master take a step at `now`.
+    pub(crate) fn serve<T>(
+        &mut self,
+        master: usize,
+        now: Tick,
+        act: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
+    ) -> T {
+        let cx = &mut Cx {
+            rounds: &self.rounds,
+            claims: &self.claims,
+            out: &mut self.out,
+            is_abandoned: self.is_abandoned,
+            now,
+        };
+        let session = &mut self.sessions[master];
+        let done = act(session, cx);
+        if !session.is_settled() {
+            self.served.insert(master);
+        }
+        done
+    }
+
+    /// Takes the reply to the oldest command of a master, which was read at `at`. `now` reads the
+    /// clock.
+    pub(crate) fn reply(
+        &mut self,
+        master: usize,
+        reply: &Reply<'_>,
+        at: Tick,
+        now: &impl Fn() -> Now,
+        random: &impl Fn() -> u64,
+    ) -> Result<(), Arc<str>> {
+        if let Reply::Text(text) = reply
+            && let Some(request) = self.sessions[master].oldest()
+            && let Some(live) = self.rounds.get_mut(request.votes_to.round)
+        {
+            live.take_text(master, text);
+        }
+        let usual = self.serve(master, at, |session, cx| {
+            session.on_reply(cx, reply, random)
+        })?;
+        if let Some((request, vote)) = usual {
+            self.cast(request.votes_to, master, vote, at, now);
+            self.end_request(request);
+        }
+        Ok(())
+    }
+
+    /// Posts the commands of the last inputs, and counts the votes that sessions have cast. `now`
+    /// reads the clock.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: &impl Fn() -> Now) {
+        while !self.posts.is_empty() || !self.served.is_empty() {
+            self.settle_once(now);
+        }
+    }
+
+    fn settle_once(&mut self, now: &impl Fn() -> Now) {
+        let mut posts = mem::take(&mut self.posts);
+        for post in posts.drain(..) {
+            self.post(post, now);
+        }
+        if self.posts.is_empty() {
+            self.posts = posts; // keeps its memory
+        }
+        for master in mem::take(&mut self.served).iter() {
+            for Cast { votes_to, vote, at } in mem::take(&mut self.sessions[master].cast) {
+                self.cast(votes_to, master, vote, at, now);
+            }
+            if !self.sessions[master].given_up.is_empty() {
+                self.serve(master, now().monotonic, Session::owe_given_up);
+            }
+            for request in mem::take(&mut self.sessions[master].ended) {
+                self.end_request(request);
+            }
+        }
+    }
+
+    fn cast(
+        &mut self,
+        to: VotesTo,
+        master: usize,
+        vote: SlotVote,
+        at: Tick,
+        now: &impl Fn() -> Now,
+    ) {
+        if IS_ON {
+            let outcome = outcome_word(vote.vote());
+            self.out.voted.push((master, outcome));
+        }
+        self.count(to, master, vote, at, now);
+    }
+
+    fn post(&mut self, Post { to, request }: Post, now: &impl Fn() -> Now) {
+        for master in 0..self.sessions.len() {
+            if !to.contains(master) || self.sessions[master].take_post(&request) {
+                continue;
+            }
+            let at = request.posted;
+            let failure = self.serve(master, at, |session, cx| session.post(cx, &request));
+            if let Some(failure) = failure {
+                self.cast(
+                    request.votes_to,
+                    master,
+                    Vote::Fail(failure).into(),
+                    at,
+                    now,
+                );
+            }
+        }
+        self.end_request(request);
+    }
+
+    /// Notes that nothing will be posted any more. Ends the renewals.
+    pub(crate) fn abandon(&mut self) {
+        self.is_abandoned = true;
+        self.out.wakes_renewer = true;
+        self.sessions.iter().for_each(Session::wake);
+    }
+
+    /// From now on, passes news about `topic` from all masters to `listener`.
+    pub(crate) fn listen(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
+        for session in &mut self.sessions {
+            session.listeners.add(topic, listener.clone());
+            session.resubscribe();
+        }
+    }
+
+    pub(crate) fn ignore(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
+        for session in &mut self.sessions {
+            session.listeners.remove(topic, listener);
+            session.resubscribe();
+        }
+    }
+
+    /// Wakes all listeners, as if every master had news for them.
+    pub(crate) fn wake_all(&mut self) {
+        for session in &self.sessions {
+            let all = session.listeners.all().into_iter();
+            let told = all.map(|(topic, listener)| Told::new(session.master, topic, listener));
+            self.out.told.extend(told);
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn listeners(&self) -> usize {
+        let sessions = self.sessions.iter();
+        sessions.map(|session| session.listeners.all().len()).sum()
+    }
+
+    /// Returns the masters whose sessions are so.
+    pub(crate) fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
+        let those = self.sessions.iter().filter(|session| are_so(session));
+        those.map(|session| session.master).collect()
+    }
+
+    /// Returns whether a master has many commands to answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.sessions.iter().any(Session::is_busy)
+    }
+
+    /// Returns the masters whose first dials are not over. Each of them may take as long as the
+    /// connect timeout to vote. Each of the other masters takes at most its node timeout.
+    pub(crate) fn undialled(&self) -> MasterSet {
+        self.those(|session| session.node_timeout.is_none())
+    }
+}

@@ -1,0 +1,82 @@
+//! When which claim is renewed.
+
+use std::collections::BTreeSet;
+
+use super::ClaimId;
+use crate::core::time::tick::LeaseTick;
+
+#[derive(Debug, Default)]
+pub(crate) struct Renewals {
+    timers: BTreeSet<(LeaseTick, ClaimId)>,
+    /// The time until which the renewer sleeps. The claim that is due then may have been removed
+    /// meanwhile. `None` if the renewer waits for a claim.
+    sleeps_until: Option<LeaseTick>,
+}
+
+impl Renewals {
+    /// Renews `claim` at the time `to`, and not at the time `from`. Returns whether the renewer must
+    /// be woken.
+    pub(super) fn set(
+        &mut self,
+        claim: ClaimId,
+        from: Option<LeaseTick>,
+        to: Option<LeaseTick>,
+    ) -> bool {
+        if let Some(from) = from {
+            self.timers.remove(&(from, claim));
+        }
+        to.is_some_and(|due| {
+            self.timers.insert((due, claim));
+            self.sleeps_until.is_none_or(|until| due < until)
+        })
+    }
+
+    /// Returns whether there are so many claims that renewals which are due together would be late.
+    pub(crate) fn is_crowded(&self) -> bool {
+        const MANY: usize = 250;
+        self.timers.len() >= MANY
+    }
+
+    /// Returns when the next claim is due. The renewer then sleeps until that time.
+    pub(crate) fn next_due(&mut self) -> Option<LeaseTick> {
+        self.sleeps_until = self.timers.first().map(|(due, _)| *due);
+        self.sleeps_until
+    }
+
+    /// Takes out a claim that is due at `now`.
+    pub(super) fn pop_due(&mut self, now: LeaseTick) -> Option<ClaimId> {
+        let (due, _) = self.timers.first()?;
+        (*due <= now)
+            .then(|| self.timers.pop_first())?
+            .map(|(_, claim)| claim)
+    }
+
+    pub(super) fn claims(&self) -> Vec<ClaimId> {
+        self.timers.iter().map(|(_, claim)| *claim).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// On the multi-thread runtime, a needless wake-up can cost a switch to another thread.
+    #[test]
+    fn only_a_claim_that_is_due_before_the_renewer_wakes_up_wakes_it() {
+        let mut claims = slotmap::SlotMap::<ClaimId, ()>::with_key();
+        let mut renewals = Renewals::default();
+        let at = |seconds| Some(LeaseTick::some() + Duration::from_secs(seconds));
+        let [first, second, third] = [(); 3].map(|()| claims.insert(()));
+        assert_eq!(renewals.next_due(), None);
+        assert!(renewals.set(first, None, at(10)));
+        assert_eq!(renewals.next_due(), at(10));
+        assert!(!renewals.set(first, at(10), at(11)));
+        assert!(renewals.set(second, None, at(9)));
+        assert_eq!(renewals.next_due(), at(9));
+        assert!(!renewals.set(third, None, at(9)));
+        let due = [(); 3].map(|()| renewals.pop_due(LeaseTick::some() + Duration::from_secs(9)));
+        assert_eq!(due, [Some(second), Some(third), None]);
+    }
+}

@@ -1,0 +1,345 @@
+//! The rounds of a coordinator, and the tasks that wait for them.
+
+use std::task::Waker;
+
+use slotmap::SlotMap;
+use smallvec::SmallVec;
+use tracing::Span;
+
+use super::{
+    ClaimId, RoundId, VotesTo,
+    out::{Out, RenewalDecided},
+};
+use crate::core::{
+    time::{lease::Ttl, tick::Tick},
+    view::inspection::Seen,
+    vote::{SlotVote, Vote, quorum::Outcome, round::Round},
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Rounds {
+    rounds: SlotMap<RoundId, LiveRound>,
+    /// The number of last commands of claims that are not over, and the latest expiry of the keys
+    /// that they delete.
+    pending: (usize, Option<Tick>),
+}
+
+/// A round that masters vote in.
+#[derive(Debug)]
+pub(crate) struct LiveRound {
+    pub(crate) round: Round,
+    pub(super) role: Role,
+    /// The number of references: of the claim whose newest round this is, of handles, and of
+    /// requests.
+    refs: u32,
+    /// The tasks that wait, each for an event. One task needs no allocation, because usually only
+    /// one task waits for the outcome.
+    waiting: SmallVec<[(RoundEvent, Waker); 1]>,
+}
+
+/// What follows from the votes of a round.
+#[derive(Debug)]
+pub(super) enum Role {
+    Extension(ClaimId, Extension),
+    /// The round asks who holds a lock. These are the answers of the masters.
+    Inspection(Vec<Option<Seen>>),
+    /// The last command of a claim: a release, or a last extension, after which the lock has no
+    /// holder.
+    Leave {
+        claim: ClaimId,
+        /// `true` for a release.
+        is_owed: bool,
+    },
+    /// Nothing follows. A task reads the votes.
+    Question,
+    /// The round asks for a slot. A master that votes after the round is won, and lacks the slot, is
+    /// asked for it.
+    Slots(ClaimId),
+}
+
+#[derive(Debug)]
+pub(super) struct Extension {
+    pub(super) ttl: Ttl,
+    /// `true` if the renewer made this extension.
+    pub(super) is_renewal: bool,
+    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is
+    /// confirmed.
+    span: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoundEvent {
+    Decided,
+    /// Every master has voted.
+    Settled,
+    /// A master has voted.
+    Voted,
+}
+
+impl RoundEvent {
+    /// Returns whether the event has come with the last vote.
+    fn has_come(self, round: &Round) -> bool {
+        self == Self::Voted || self.is_over(round)
+    }
+
+    /// Returns whether the event has come, and cannot come again.
+    fn is_over(self, round: &Round) -> bool {
+        match self {
+            Self::Decided => round.outcome() != Outcome::Pending,
+            Self::Settled | Self::Voted => round.is_settled(),
+        }
+    }
+}
+
+/// Rounds are kept until each reference was dropped.
+impl Rounds {
+    /// Opens a round with one reference.
+    pub(super) fn open(&mut self, round: Round, role: Role) -> RoundId {
+        self.rounds.insert(LiveRound {
+            round,
+            role,
+            refs: 1,
+            waiting: SmallVec::new(),
+        })
+    }
+
+    pub(crate) fn get_mut(&mut self, id: RoundId) -> Option<&mut LiveRound> {
+        self.rounds.get_mut(id)
+    }
+
+    pub(crate) fn of(&self, id: RoundId) -> &Round {
+        &self.rounds[id].round
+    }
+
+    pub(crate) fn live(&mut self, id: RoundId) -> &mut LiveRound {
+        &mut self.rounds[id]
+    }
+
+    /// Adds a reference.
+    pub(crate) fn share(&mut self, id: RoundId) -> RoundId {
+        self.rounds[id].refs += 1;
+        id
+    }
+
+    /// Returns the receiver of the votes on a request, with a reference for that request.
+    pub(super) fn votes_to(&mut self, id: RoundId) -> VotesTo {
+        VotesTo {
+            round: self.share(id),
+            heal: None,
+        }
+    }
+
+    /// Drops a reference. Returns the claim whose reference the round had.
+    pub(super) fn drop(&mut self, id: RoundId, out: &mut Out) -> Option<ClaimId> {
+        let live = self.rounds.get_mut(id)?;
+        live.refs -= 1;
+        if live.refs > 0 {
+            return None;
+        }
+        let claim = match live.role {
+            Role::Leave { claim, .. } => Some(claim),
+            _ => None,
+        };
+        let is_plain = live.is_plain();
+        if let Some(live) = self.rounds.remove(id)
+            && !is_plain
+        {
+            out.garbage.push(Box::new(live));
+        }
+        claim
+    }
+
+    /// Returns the claim whose release this round is, if it is one.
+    pub(super) fn leaving(&self, id: RoundId) -> Option<ClaimId> {
+        match self.rounds.get(id)?.role {
+            Role::Leave {
+                claim,
+                is_owed: true,
+            } => Some(claim),
+            _ => None,
+        }
+    }
+
+    /// Counts the last command of a claim as pending.
+    pub(super) fn add_pending(&mut self, keys_until: Tick) {
+        let (count, until) = self.pending;
+        self.pending = (count + 1, until.max(Some(keys_until)));
+    }
+
+    /// Notes that a request whose votes went to this round is over. Returns whether it was the only
+    /// pending one.
+    pub(super) fn end_request(&mut self, id: RoundId) -> bool {
+        let is_last = |live: &LiveRound| matches!(live.role, Role::Leave { .. });
+        if !self.rounds.get(id).is_some_and(is_last) {
+            return false;
+        }
+        self.pending.0 -= 1;
+        let is_over = self.pending.0 == 0;
+        if is_over {
+            self.pending.1 = None;
+        }
+        is_over
+    }
+
+    /// Returns when all keys that pending releases delete have expired. `None` if no release is
+    /// pending.
+    pub(crate) fn pending_until(&self) -> Option<Tick> {
+        self.pending.1
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.rounds.len()
+    }
+}
+
+impl LiveRound {
+    /// Takes `waker` and keeps it for `event`, if the event can still come.
+    pub(crate) fn wait(&mut self, event: RoundEvent, waker: &mut Option<Waker>) {
+        let is_known = |waker: &Waker| {
+            let is_this = |(known, other): &(_, Waker)| *known == event && other.will_wake(waker);
+            self.waiting.iter().any(is_this)
+        };
+        if !event.is_over(&self.round)
+            && let Some(waker) = waker.take_if(|waker| !is_known(waker))
+        {
+            self.waiting.push((event, waker));
+        }
+    }
+
+    /// Wakes the tasks that no longer have to wait after a vote.
+    #[inline]
+    pub(super) fn wake_tasks(&mut self, out: &mut Out) {
+        let mut at = 0;
+        while let Some((event, _)) = self.waiting.get(at) {
+            if event.has_come(&self.round) {
+                out.wake.push(self.waiting.remove(at).1);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Returns the vote that counts. An answer to an inspection that cannot be read is no grant.
+    pub(super) fn judged(&self, master: usize, vote: SlotVote) -> SlotVote {
+        match &self.role {
+            Role::Inspection(seen)
+                if vote.vote().is_grant() && seen.get(master).is_none_or(Option::is_none) =>
+            {
+                Vote::nonsense().into()
+            }
+            _ => vote,
+        }
+    }
+
+    /// Takes the text of an answer, which is counted next.
+    pub(crate) fn take_text(&mut self, master: usize, text: &str) {
+        if let Role::Inspection(seen) = &mut self.role
+            && let Some(seen) = seen.get_mut(master)
+        {
+            *seen = Seen::parse(text);
+        }
+    }
+
+    /// Returns the answers to an inspection.
+    pub(crate) fn seen(&self) -> &[Option<Seen>] {
+        match &self.role {
+            Role::Inspection(seen) => seen,
+            _ => &[],
+        }
+    }
+
+    /// Returns whether dropping this value runs no code of the program.
+    pub(super) fn is_plain(&self) -> bool {
+        let has_span = matches!(&self.role, Role::Extension(_, this) if this.span.is_some());
+        self.waiting.is_empty() && !has_span
+    }
+
+    /// Returns the outcome of a renewal that has been decided since the time when its outcome was
+    /// `before`.
+    pub(super) fn renewal_decided(&mut self, before: Outcome) -> Option<RenewalDecided> {
+        let outcome = outcome_word(before, self.round.outcome())?;
+        match &mut self.role {
+            Role::Extension(_, extension) if extension.is_renewal => {
+                Some((outcome, extension.span(outcome)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Keeps the span of a renewal. Returns the outcome and the span if the renewal is decided
+    /// already.
+    pub(crate) fn keep_span(&mut self, span: Span) -> Option<(&'static str, Span)> {
+        let Role::Extension(_, extension) = &mut self.role else {
+            return None;
+        };
+        extension.span = Some(span);
+        let outcome = outcome_word(Outcome::Pending, self.round.outcome())?;
+        Some((outcome, extension.span(outcome)?))
+    }
+}
+
+impl Extension {
+    pub(super) fn new(ttl: Ttl, is_renewal: bool) -> Self {
+        Self {
+            ttl,
+            is_renewal,
+            span: None,
+        }
+    }
+
+    /// Returns the span to record an outcome in. The span ends with the outcome, unless late
+    /// answers may still confirm the renewal.
+    fn span(&mut self, outcome: &'static str) -> Option<Span> {
+        if outcome == FAILED {
+            self.span.clone()
+        } else {
+            self.span.take()
+        }
+    }
+}
+
+pub(crate) const CONFIRMED: &str = "confirmed";
+/// A renewal that found no majority in time, and was counted as failed. Late answers have confirmed
+/// it while the lock was held.
+pub(crate) const CONFIRMED_LATE: &str = "confirmed_late";
+pub(crate) const FAILED: &str = "failed";
+
+/// Returns the word for the outcome of a renewal, if a vote has changed the outcome.
+fn outcome_word(before: Outcome, after: Outcome) -> Option<&'static str> {
+    match (before, after) {
+        (Outcome::Pending, Outcome::Won) => Some(CONFIRMED),
+        (Outcome::Pending, Outcome::NoMajority | Outcome::TooLate) => Some(FAILED),
+        (Outcome::NoMajority, Outcome::Won) => Some(CONFIRMED_LATE),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::{
+        time::tick::LeaseTick,
+        vote::{Verb, quorum::Quorum},
+    };
+
+    #[test]
+    fn a_round_keeps_no_waker_after_its_last_vote() {
+        let (mut rounds, start) = (Rounds::default(), LeaseTick::some());
+        let id = rounds.open(
+            Round::open(Verb::Acquire, &Quorum::of(1), start, None),
+            Role::Question,
+        );
+        let (live, mut out) = (rounds.live(id), Out::default());
+        for event in [RoundEvent::Decided, RoundEvent::Settled, RoundEvent::Voted] {
+            live.wait(event, &mut Some(Waker::noop().clone()));
+        }
+        live.round.count_vote(0, Vote::Grant, start);
+        live.wake_tasks(&mut out);
+        assert_eq!((live.waiting.len(), out.wake.len()), (0, 3));
+        for event in [RoundEvent::Decided, RoundEvent::Settled, RoundEvent::Voted] {
+            live.wait(event, &mut Some(Waker::noop().clone()));
+        }
+        assert_eq!(live.waiting.len(), 0);
+    }
+}

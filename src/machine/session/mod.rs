@@ -1,0 +1,583 @@
+//! The commands for one master, from the post to the vote, and the connections that carry them.
+
+use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
+
+use slotmap::SlotMap;
+
+use self::{
+    link::{Item, Link},
+    owed::{Owed, is_owed},
+};
+use super::{
+    ClaimId, VotesTo,
+    claim::Claim,
+    listeners::{Listeners, Subscription},
+    out::{MasterEvent, Out},
+    request::Request,
+    round::Rounds,
+};
+use crate::core::{
+    restart::{DataLoss, Quarantine},
+    time::{NodeTimeout, rounded, tick::Tick},
+    vote::{Failure, SlotVote, Vote, server_error::ServerError},
+};
+
+pub(crate) mod link;
+pub(crate) mod owed;
+mod quarantine;
+mod replies;
+#[cfg(test)]
+mod tests;
+
+/// The sending half of a connection. Bytes may stay in a buffer until the next poll.
+pub(crate) trait Transmit {
+    /// Sends a command.
+    fn send(&mut self, request: &Request);
+
+    /// Begins or ends a subscription. The master replies with a confirmation or an error, in the
+    /// order of sends.
+    fn send_change(&mut self, change: &Subscription);
+
+    /// Asks the master to report the next change of each key that the next command reads. The
+    /// master answers this with a separate reply.
+    fn send_caching(&mut self);
+
+    /// Returns whether something has arrived that was not read, such as the end of the stream. If
+    /// so, the task that polls the connection is woken.
+    fn has_input(&self) -> bool;
+}
+
+/// The settings of a session.
+#[derive(Clone, Debug)]
+pub(crate) struct SessionConfig {
+    pub(crate) node_timeout: NodeTimeout,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) quarantine: Quarantine,
+    /// The length of a quarantine, counted from the moment at which a master may have forgotten
+    /// locks.
+    pub(crate) quarantine_length: Duration,
+}
+
+/// The commands for one master, from the post to the vote. A session has at most one connection at a
+/// time.
+///
+/// Requests are sent in the order of their posts. A release that is posted after its acquisition is
+/// therefore executed after that acquisition.
+///
+/// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
+/// window of the connection has no room wait here, in order, for at most one node timeout. Commands
+/// also wait for up to one node timeout during the first dial after a connection that worked.
+/// [`Owed`] releases wait until they are sent, but get a failed vote if they wait for longer than
+/// one node timeout and one connect timeout. If the master stops answering, the connection is given
+/// up, and these releases wait for the next connection.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(in crate::machine) master: usize,
+    config: SessionConfig,
+    /// The failure that every new request gets. `None` while there is a connection, during the very
+    /// first dial, and during the first dial after a connection that worked.
+    down: Option<Failure>,
+    /// Set while there is a connection.
+    pub(crate) is_serving: bool,
+    /// Set while there is a connection and the master reports changes of keys over it.
+    pub(crate) reports_changes: bool,
+    /// The node timeout. `None` until the first dial is over.
+    pub(crate) node_timeout: Option<Duration>,
+    pub(in crate::machine) listeners: Listeners,
+    /// The requests whose votes are open, and that were not sent.
+    waiting: VecDeque<Arc<Request>>,
+    /// The change of the subscription to send before the requests.
+    change: Option<Subscription>,
+    /// The releases that have their votes and must still be sent.
+    owed: Owed,
+    /// The releases that could not be sent within a node timeout, oldest first. They are sent
+    /// before the requests that wait.
+    late: VecDeque<Arc<Request>>,
+    /// The end of the quarantine, if there is one.
+    quarantined_until: Option<Tick>,
+    /// The error with which the master refuses locks, if it does.
+    error: Option<Arc<str>>,
+    /// The current connection. If there is none, this is what is left of the last one.
+    pub(crate) link: Link,
+    /// The task that serves this session.
+    waker: Option<Waker>,
+    /// What the machine does after a call: it counts these votes, and ends these requests.
+    pub(in crate::machine) cast: Vec<Cast>,
+    /// The requests that may be [owed](Self::owe_given_up).
+    pub(in crate::machine) given_up: Vec<Arc<Request>>,
+    pub(in crate::machine) ended: Vec<Arc<Request>>,
+}
+
+/// A vote that the machine has not counted yet.
+#[derive(Debug)]
+pub(in crate::machine) struct Cast {
+    pub(in crate::machine) votes_to: VotesTo,
+    pub(in crate::machine) vote: SlotVote,
+    pub(in crate::machine) at: Tick,
+}
+
+/// What a session sees in a step, and what it leaves. The claims say which releases the masters are
+/// owed.
+#[derive(Debug)]
+pub(crate) struct Cx<'a> {
+    pub(in crate::machine) rounds: &'a Rounds,
+    pub(in crate::machine) claims: &'a SlotMap<ClaimId, Claim>,
+    pub(in crate::machine) out: &'a mut Out,
+    pub(in crate::machine) is_abandoned: bool,
+    /// The time on the monotonic clock.
+    pub(crate) now: Tick,
+}
+
+impl Session {
+    /// A master with more unanswered commands than this counts as busy.
+    const FEW: usize = 4;
+    /// The largest number of requests that wait for room, apart from owed releases.
+    const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
+
+    pub(crate) fn new(master: usize, config: SessionConfig, now: Tick) -> Self {
+        Self {
+            master,
+            down: None,
+            is_serving: false,
+            reports_changes: false,
+            node_timeout: None,
+            listeners: Listeners::default(),
+            waiting: VecDeque::new(),
+            change: None,
+            owed: Owed::default(),
+            late: VecDeque::new(),
+            quarantined_until: None,
+            error: None,
+            link: Link::new(&config, Duration::ZERO, 0, now),
+            waker: None,
+            cast: Vec::new(),
+            given_up: Vec::new(),
+            ended: Vec::new(),
+            config,
+        }
+    }
+
+    /// Posts `request`, if it can wait to be sent. Returns whether it can.
+    #[inline]
+    pub(in crate::machine) fn take_post(&mut self, request: &Arc<Request>) -> bool {
+        let is_usual = self.down.is_none() && self.waiting.len() < Self::MOST_WAITING;
+        if is_usual {
+            self.waiting.push_back(request.clone());
+            if self.waiting.len() == 1 {
+                self.wake();
+            }
+        }
+        is_usual
+    }
+
+    /// Posts a request that [cannot simply wait](Self::take_post). Returns the failure if the
+    /// request fails at once.
+    pub(in crate::machine) fn post(
+        &mut self,
+        cx: &Cx<'_>,
+        request: &Arc<Request>,
+    ) -> Option<Failure> {
+        if let Some(failure) = self.down.clone() {
+            if failure != Failure::Closed {
+                self.given_up.push(request.clone());
+                self.wake();
+            }
+            return Some(failure);
+        }
+        if !cx.is_owed(request, self.master) {
+            return Some(unsent());
+        }
+        self.waiting.push_back(request.clone());
+        None
+    }
+
+    /// Wakes the task that serves this session. It is a tokio task, so its waker is no code of the
+    /// program.
+    pub(in crate::machine) fn wake(&self) {
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// From now on, what happens wakes this task.
+    pub(crate) fn set_waker(&mut self, waker: &Waker) {
+        if !self.waker.as_ref().is_some_and(|old| old.will_wake(waker)) {
+            self.waker = Some(waker.clone());
+        }
+    }
+
+    /// Returns whether many commands have no reply.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.link.sent.len() > Self::FEW
+    }
+
+    /// Notes that a dial has made a connection. The dial has measured `round_trip`, and `loss` is
+    /// the loss of data that it found. `window` is the first window.
+    pub(crate) fn connect(
+        &mut self,
+        cx: &mut Cx<'_>,
+        round_trip: Duration,
+        loss: Option<DataLoss>,
+        reports_changes: bool,
+        window: usize,
+    ) {
+        self.quarantine(cx, loss);
+        let quarantined_until = self.quarantined_until;
+        let connected = MasterEvent::Connects {
+            round_trip,
+            quarantined_until,
+        };
+        cx.tell(self.master, connected);
+        // A server that loads its data refuses dials, so it has loaded the data by now.
+        let is_loading = |error: &mut Arc<str>| ServerError::of(error) == ServerError::Loading;
+        self.error.take_if(is_loading);
+        self.link = Link::new(&self.config, round_trip, window, cx.now);
+        self.node_timeout = Some(self.link.liveness.timeout());
+        self.down = None;
+        self.is_serving = true;
+        self.listeners.connect();
+        self.reports_changes = reports_changes;
+        if !reports_changes {
+            let error = "CLIENT TRACKING is refused".into();
+            cx.tell(self.master, MasterEvent::ReportsNothing { error });
+        }
+        self.change = self.listeners.take_change();
+    }
+
+    /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
+    /// what was sent, and on late releases. Other requests that were not sent wait for the dial.
+    pub(crate) fn interrupt(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
+        self.end_link();
+        let unknown = Failure::Disconnected(why.clone());
+        self.give_up_old(cx, &unknown, &Failure::Unreachable(why.clone()));
+        self.tell_all_keys(cx);
+    }
+
+    /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
+    /// master is owed.
+    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
+        let unknown = Failure::Disconnected(why.clone());
+        let unsent = Failure::Unreachable(why.clone());
+        self.give_up(cx, &unknown, &unsent);
+        if self.node_timeout.is_none() {
+            self.node_timeout = Some(self.config.node_timeout.least());
+        }
+    }
+
+    /// Notes that nothing serves this session any more. Casts all open votes.
+    pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
+        self.give_up(cx, &Failure::Closed, &Failure::Closed);
+        self.ended.append(&mut self.given_up);
+        self.ended.extend(self.owed.take_all());
+        cx.tell(self.master, MasterEvent::Closes);
+    }
+
+    /// Called while there is no connection. Drops the releases that the master is no longer owed.
+    /// Gives up the requests that have waited for a node timeout, except during the very first
+    /// dial.
+    pub(crate) fn expire_unconnected(&mut self, cx: &Cx<'_>) {
+        if self.node_timeout.is_some() {
+            while let Some(request) = self.next_overdue(cx.now) {
+                let why = format!(
+                    "its connection ended, and no new one was there in {:?}",
+                    rounded(self.link.liveness.timeout())
+                );
+                self.fail(&request, Failure::Unreachable(why.into()), cx.now);
+                self.given_up.push(request);
+            }
+        }
+        self.owed.expire(cx, self.master, &mut self.ended);
+    }
+
+    /// Returns when to call [`expire_unconnected`](Self::expire_unconnected) next.
+    pub(crate) fn next_unconnected(&self, cx: &Cx<'_>) -> Option<Tick> {
+        let oldest = self.waiting.front().filter(|_| self.node_timeout.is_some());
+        let next = oldest.map(|request| self.send_by(request));
+        let owed = self.owed.next_wake(cx, self.master);
+        next.into_iter().chain(owed).min()
+    }
+
+    /// Sends as much as the window allows: the change of the subscription, owed releases, late
+    /// releases and requests, in this order. Returns whether it sent anything.
+    pub(crate) fn send(&mut self, cx: &Cx<'_>, connection: &mut impl Transmit) -> bool {
+        if !self.has_backlog() {
+            return false; // most polls only read replies
+        }
+        let (now, before) = (cx.now, self.link.sent.len());
+        if self.link.is_silent() {
+            self.fail_waiting(cx);
+        }
+        if self.link.is_idle(now) && connection.has_input() {
+            return false; // the connection may have ended, so it is read first
+        }
+        if self.link.has_room()
+            && let Some(change) = self.change.take()
+        {
+            connection.send_change(&change);
+            self.link
+                .push(Item::Subscription(change.channel), false, now);
+        }
+        while self.link.has_room()
+            && !self.owed.is_empty()
+            && let Some(release) =
+                (self.owed).next(cx, self.master, self.link.window, &mut self.ended)
+        {
+            self.send_request(connection, release, true, now);
+        }
+        while self.link.has_room()
+            && let Some(request) = self.next_request()
+        {
+            match self.quarantine_left(now) {
+                Some(remaining) if request.command.verb().quarantine_applies() => {
+                    self.fail(&request, Failure::Quarantined { remaining }, now);
+                    self.ended.push(request);
+                }
+                _ => self.send_request(connection, request, false, now),
+            }
+        }
+        self.owed.expire(cx, self.master, &mut self.ended);
+        self.link.sent.len() > before
+    }
+
+    /// Returns when to send, to end the quarantine or to call [`expire`](Self::expire) next, if no
+    /// post and no reply comes first.
+    pub(crate) fn next_wake(&mut self, cx: &Cx<'_>) -> Option<Tick> {
+        let mut next = self.link.next_deadline();
+        if self.has_backlog() {
+            next = next.into_iter().chain(self.next_of_backlog(cx)).min();
+        }
+        let next = next.map(|at| self.link.liveness.judged_at(at));
+        next.into_iter().chain(self.quarantined_until).min()
+    }
+
+    /// Judges a deadline at `due` that is over at `now`. Returns the time up to which deadlines may
+    /// be judged: see [`Liveness`](link::Liveness::judge_deadline).
+    pub(crate) fn judge_deadline(&mut self, due: Tick, now: Tick) -> Option<Tick> {
+        let has_unread = self.link.has_unread;
+        self.link.liveness.judge_deadline(due, now, has_unread)
+    }
+
+    /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
+    /// master has been silent for too long.
+    pub(crate) fn expire(&mut self, cx: &Cx<'_>, now: Tick) -> bool {
+        let (cast, liveness) = (&mut self.cast, &self.link.liveness);
+        let (round_trip, silence) = (liveness.round_trip(), liveness.silence());
+        self.link.sent.expire(now, |request, after| {
+            let late = Failure::TimedOut {
+                after,
+                round_trip,
+                silence,
+            };
+            cast.push(Cast::new(request, Vote::Fail(late).into(), now));
+        });
+        while let Some(release) = self.late.front()
+            && self.confirmed_by(release) <= now
+            && let Some(release) = self.late.pop_front()
+        {
+            self.fail(&release, unsent(), now);
+            self.given_up.push(release);
+        }
+        let (mut has_failed, mut put_off) = (false, VecDeque::new());
+        while let Some(request) = self.next_overdue(now) {
+            if !is_owed(cx, &request, self.master, now) {
+                has_failed = true;
+                self.fail(&request, unsent(), now);
+                self.ended.push(request);
+            } else if has_failed {
+                // The votes may decide that it is not owed. They are counted after this call.
+                put_off.push_back(request);
+            } else {
+                self.late.push_back(request);
+            }
+        }
+        if !put_off.is_empty() {
+            put_off.append(&mut self.waiting);
+            self.waiting = put_off;
+        }
+        self.link.is_over(now)
+    }
+
+    /// Returns whether the machine has done all that the last step asks for.
+    pub(in crate::machine) fn is_settled(&self) -> bool {
+        self.cast.is_empty() && self.given_up.is_empty() && self.ended.is_empty()
+    }
+
+    /// Returns whether every command has been delivered, and nothing more will be posted.
+    pub(crate) fn is_done(&self, cx: &Cx<'_>) -> bool {
+        cx.is_abandoned && self.is_empty() && self.is_settled()
+    }
+
+    /// Returns whether every command has been delivered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.link.sent.is_empty() && !self.has_backlog()
+    }
+
+    /// Sends a change of the subscription, if one is needed.
+    pub(in crate::machine) fn resubscribe(&mut self) {
+        if self.is_serving
+            && let Some(change) = self.listeners.take_change()
+        {
+            // A change replaces one that was not sent yet, because there is only one channel.
+            self.change = Some(change);
+            self.wake();
+        }
+    }
+
+    /// Returns whether there is anything to send.
+    fn has_backlog(&self) -> bool {
+        !self.waiting.is_empty()
+            || !self.late.is_empty()
+            || !self.owed.is_empty()
+            || self.change.is_some()
+    }
+
+    /// Fails the requests that wait, but for releases that must be sent.
+    fn fail_waiting(&mut self, cx: &Cx<'_>) {
+        let why: Arc<str> = "it has left earlier commands unanswered for too long".into();
+        for request in mem::take(&mut self.waiting) {
+            if cx.is_owed(&request, self.master) {
+                self.waiting.push_back(request);
+            } else {
+                self.fail(&request, Failure::Unreachable(why.clone()), cx.now);
+                self.ended.push(request);
+            }
+        }
+    }
+
+    /// Takes out the next request to send after the owed releases.
+    fn next_request(&mut self) -> Option<Arc<Request>> {
+        let late = self.late.pop_front();
+        late.or_else(|| self.waiting.pop_front())
+    }
+
+    /// Takes out the oldest request, if it has waited for too long at `now`.
+    fn next_overdue(&mut self, now: Tick) -> Option<Arc<Request>> {
+        let oldest = self.waiting.front()?;
+        let is_overdue = self.send_by(oldest) <= now;
+        is_overdue.then(|| self.waiting.pop_front())?
+    }
+
+    fn send_request(
+        &mut self,
+        connection: &mut impl Transmit,
+        request: Arc<Request>,
+        is_owed: bool,
+        now: Tick,
+    ) {
+        if self.watches(&request) {
+            connection.send_caching();
+            self.link.push(Item::Caching, false, now);
+        }
+        connection.send(&request);
+        self.link.push(Item::Request(request), is_owed, now);
+    }
+
+    fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
+        let waiting = self.waiting.front();
+        let waiting = waiting.map(|request| self.send_by(request));
+        let late = self.late.front();
+        let late = late.map(|release| self.confirmed_by(release));
+        let owed = self.owed.next_wake(cx, self.master);
+        let retry = self.owed.next_send().filter(|_| self.link.has_room());
+        [waiting, late, owed, retry].into_iter().flatten().min()
+    }
+
+    /// Returns when a waiting `request` is given up: one node timeout after its post, or after the
+    /// connection came into use if that was later.
+    fn send_by(&self, request: &Request) -> Tick {
+        request.posted.max(self.link.began) + self.link.liveness.timeout()
+    }
+
+    /// Returns when a late `release` gets a failed vote, so that its caller can go on. The release
+    /// itself still waits to be sent.
+    fn confirmed_by(&self, release: &Request) -> Tick {
+        self.send_by(release) + self.config.connect_timeout
+    }
+
+    /// Keeps those of the requests that were given up that are releases, and that the master is owed.
+    /// The machine has counted the votes on all of them, because votes may decide what is owed.
+    pub(in crate::machine) fn owe_given_up(&mut self, cx: &mut Cx<'_>) {
+        for request in mem::take(&mut self.given_up) {
+            if !cx.is_owed(&request, self.master) {
+                self.ended.push(request);
+            } else if self.owed.push(request, &mut self.ended) {
+                cx.tell(self.master, MasterEvent::ReleasesGivenUp);
+            }
+        }
+    }
+
+    /// Casts all open votes, and makes later requests fail at once with `unsent`. Requests that
+    /// were sent fail with `unknown`. Keeps the releases that the master is owed.
+    fn give_up(&mut self, cx: &mut Cx<'_>, unknown: &Failure, unsent: &Failure) {
+        self.down = Some(unsent.clone());
+        self.end_link();
+        self.give_up_old(cx, unknown, unsent);
+        for request in mem::take(&mut self.waiting) {
+            self.fail(&request, unsent.clone(), cx.now);
+            self.given_up.push(request);
+        }
+        self.tell_all_keys(cx);
+    }
+
+    /// Notes that there is no connection. The next one subscribes anew.
+    fn end_link(&mut self) {
+        self.owed.disconnect();
+        (self.is_serving, self.reports_changes) = (false, false);
+        self.change = None;
+    }
+
+    /// Casts the open votes on the requests that were sent, with `unknown`, and on the late
+    /// releases, with `unsent`.
+    fn give_up_old(&mut self, cx: &Cx<'_>, unknown: &Failure, unsent: &Failure) {
+        for (request, is_open) in self.link.sent.drain() {
+            if is_open {
+                self.fail(&request, unknown.clone(), cx.now);
+            }
+            self.given_up.push(request);
+        }
+        for release in mem::take(&mut self.late) {
+            self.fail(&release, unsent.clone(), cx.now);
+            self.given_up.push(release);
+        }
+    }
+
+    fn fail(&mut self, request: &Request, failure: Failure, now: Tick) {
+        self.cast
+            .push(Cast::new(request, Vote::Fail(failure).into(), now));
+    }
+}
+
+/// The failure of a request that was not sent, because it has waited for too long, or because too
+/// many requests wait already.
+fn unsent() -> Failure {
+    Failure::Unreachable("not sent: too many commands are unanswered".into())
+}
+
+impl Cast {
+    fn new(request: &Request, vote: SlotVote, at: Tick) -> Self {
+        Self {
+            votes_to: request.votes_to,
+            vote,
+            at,
+        }
+    }
+}
+
+impl Cx<'_> {
+    /// Leaves news of `master`.
+    fn tell(&mut self, master: usize, event: MasterEvent) {
+        self.out.news.push((master, event));
+    }
+
+    /// Returns the time until which `request` is owed to `master`, or `None` if it is not owed. If
+    /// the master cannot be reached now, an owed command is sent later, even after its vote. At the
+    /// returned time, the key that the command would delete on the master has expired.
+    fn owed_until(&self, request: &Request, master: usize) -> Option<Tick> {
+        let leaving = self.rounds.leaving(request.votes_to.round)?;
+        self.claims.get(leaving)?.owed_until(master, self.rounds)
+    }
+
+    fn is_owed(&self, request: &Request, master: usize) -> bool {
+        self.owed_until(request, master).is_some()
+    }
+}

@@ -1,0 +1,215 @@
+//! Matches the replies of a master to the commands that were sent.
+
+use std::{mem, sync::Arc};
+
+use super::{Cast, Cx, Session, link::Item};
+use crate::{
+    core::{
+        protocol::{command::Reply, identity::Ticket},
+        restart::Quarantine,
+        time::tick::Tick,
+        vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
+    },
+    machine::{
+        listeners::Topic,
+        out::{MasterEvent, Told},
+        request::Request,
+    },
+};
+
+impl Session {
+    /// Handles the reply to the oldest command. Returns the vote that the reply means, if the vote
+    /// says nothing new about the master. Otherwise, casts the vote. Fails if no command is
+    /// unanswered, if `reply` cannot be a reply to the oldest one, or if `reply` says that the
+    /// master has become a replica.
+    #[inline]
+    pub(in crate::machine) fn on_reply(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reply: &Reply<'_>,
+        random: &impl Fn() -> u64,
+    ) -> Result<Option<(Arc<Request>, SlotVote)>, Arc<str>> {
+        let now = cx.now;
+        let sent = self.link.pop(now)?;
+        if let Item::Request(_) = &sent.item
+            && self.link.measure(&sent, now)
+        {
+            self.node_timeout = Some(self.link.liveness.timeout());
+        }
+        let request = match sent.item {
+            Item::Request(request) => request,
+            Item::Subscription(_) => return self.on_refused_change(cx, reply).map(|()| None),
+            Item::Caching => return self.on_caching(cx, reply).map(|()| None),
+        };
+        let vote = request.vote(reply);
+        if !vote.vote().is_failure() && !sent.is_owed && self.error.is_none() {
+            return Ok(Some((request, vote)));
+        }
+        self.on_news(cx, reply, (request, vote, sent.is_owed), random)?;
+        Ok(None)
+    }
+
+    /// Handles a reply that may say something new about the master.
+    fn on_news(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reply: &Reply<'_>,
+        (request, vote, is_owed): (Arc<Request>, SlotVote, bool),
+        random: &impl Fn() -> u64,
+    ) -> Result<(), Arc<str>> {
+        let now = cx.now;
+        let checked = check_role(reply);
+        match &checked {
+            Ok(()) => self.note_fitness(cx, request.command.verb(), vote.vote()),
+            Err(why) => cx.tell(self.master, MasterEvent::Ends { why: why.clone() }),
+        }
+        let has_failed = vote.vote().is_failure();
+        self.cast.push(Cast::new(&request, vote, now));
+        if has_failed && (is_owed || cx.is_owed(&request, self.master)) {
+            self.owed.failed(is_owed, now, random());
+            self.given_up.push(request);
+        } else {
+            if is_owed {
+                self.owed.succeeded();
+            }
+            self.ended.push(request);
+        }
+        checked
+    }
+
+    /// Notes what the answer to `verb` says about the master. After an error, the master counts as
+    /// taking no locks until it grants a command that takes one. A server that is out of memory
+    /// still releases and extends locks, so a grant of another command does not change this.
+    fn note_fitness(&mut self, cx: &mut Cx<'_>, verb: Verb, vote: &Vote) {
+        match vote {
+            Vote::Grant if verb.takes() && self.error.take().is_some() => {
+                cx.tell(self.master, MasterEvent::TakesLocks);
+            }
+            Vote::Fail(Failure::Rejected(error))
+                if ServerError::of(error).is_about_server(verb)
+                    && self.error.as_ref() != Some(error) =>
+            {
+                self.error = Some(error.clone());
+                let error = error.clone();
+                cx.tell(self.master, MasterEvent::TakesNoLocks { error });
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles the reply to a change of a subscription. After an error, waiters poll. Fails on any
+    /// other reply.
+    fn on_refused_change(&mut self, cx: &mut Cx<'_>, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+        let Reply::Error(error) = reply else {
+            return Err("a reply came instead of the confirmation of a subscription".into());
+        };
+        if !mem::replace(&mut self.link.is_denial_logged, true) {
+            let error = (&**error).into();
+            cx.tell(self.master, MasterEvent::CallsNobody { error });
+        }
+        Ok(())
+    }
+
+    /// Handles the reply to a request to report changes. After an error, the master counts as one
+    /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
+    fn on_caching(&mut self, cx: &mut Cx<'_>, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+        match reply {
+            Reply::Ok => Ok(()),
+            Reply::Error(error) => {
+                if mem::replace(&mut self.reports_changes, false) {
+                    let error = (&**error).into();
+                    cx.tell(self.master, MasterEvent::ReportsNothing { error });
+                }
+                self.tell_all_keys(cx);
+                Ok(())
+            }
+            _ => Err("a reply came that CLIENT CACHING does not have".into()),
+        }
+    }
+
+    /// Handles a report that `key` has changed. Without a `key`, any key may have changed.
+    pub(crate) fn on_changed(&self, cx: &mut Cx<'_>, key: Option<&str>) {
+        match key {
+            Some(key) => self.tell(cx, &Topic::Key(key.into())),
+            None => self.tell_all_keys(cx),
+        }
+    }
+
+    /// Tells the listeners of each key that the key may have changed without a report.
+    pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
+        let all = self.listeners.all().into_iter();
+        let of_keys = all.filter(|(topic, _)| matches!(topic, Topic::Key(_)));
+        let told = of_keys.map(|(topic, listener)| Told::new(self.master, topic, listener));
+        cx.out.told.extend(told);
+    }
+
+    fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
+        let listeners = self.listeners.of(topic).into_iter();
+        cx.out
+            .told
+            .extend(listeners.map(|listener| Told::new(self.master, topic.clone(), listener)));
+    }
+
+    /// Handles a report that all keys have changed: they were flushed, or replaced by those of
+    /// another server. Always fails if quarantine is on. The replies that come later on the
+    /// connection are then not read, and the next dial finds out which locks are lost.
+    pub(crate) fn on_flushed(&mut self, cx: &mut Cx<'_>) -> Result<(), Arc<str>> {
+        if self.config.quarantine == Quarantine::Off {
+            self.on_changed(cx, None);
+            return Ok(());
+        }
+        self.link.is_flushed = true;
+        Err("its keys may have been deleted or replaced".into())
+    }
+
+    /// Handles the confirmation of a change of a subscription. Fails if the oldest command does not
+    /// change the subscription to `channel`.
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Tick) -> Result<(), Arc<str>> {
+        // The command is checked before it is removed. A command of another kind must stay, because
+        // its own reply may still come.
+        match self.link.sent.oldest() {
+            Some(Item::Subscription(changed)) if **changed == *channel => {}
+            _ => return Err("a subscription was confirmed out of order".into()),
+        }
+        self.link.pop(now)?;
+        Ok(())
+    }
+
+    /// Handles a published message, which is the ticket of the waiter whose turn it is.
+    pub(crate) fn on_message(&self, cx: &mut Cx<'_>, ticket: &str) {
+        self.tell(cx, &Topic::Turn(Ticket::of(ticket)));
+    }
+
+    /// Returns the oldest command, if it is a lock command.
+    pub(crate) fn oldest(&self) -> Option<&Request> {
+        match self.link.sent.oldest()? {
+            Item::Request(request) => Some(request),
+            Item::Caching | Item::Subscription(_) => None,
+        }
+    }
+
+    /// Moves the oldest command to the end and returns it, if it may be sent again. Called when the
+    /// server has not executed the command, because it does not know the script, or denies the
+    /// plain command that was sent instead of the script.
+    pub(crate) fn resend(&mut self, now: Tick) -> Option<Arc<Request>> {
+        self.link.liveness.restart(now);
+        self.link.sent.resend(self.reports_changes)
+    }
+
+    /// Returns whether the master is asked, together with `request`, to report the next change of
+    /// the key.
+    pub(crate) fn watches(&self, request: &Request) -> bool {
+        request.command.watch && self.reports_changes
+    }
+}
+
+/// Fails if the reply says that the master has become a replica. The next dial finds out whether it
+/// is a master again, and which locks it may have forgotten meanwhile.
+fn check_role(reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    match reply {
+        Reply::Error(error) if ServerError::of(error).is_of_replica() => {
+            Err("it has become a replica".into())
+        }
+        _ => Ok(()),
+    }
+}
