@@ -242,9 +242,8 @@ impl Context {
     /// Notes whether an attempt has reached a majority. The attempt began at `start`, and is over
     /// now.
     pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTick) {
-        let times = (start, clock::now());
-        let mut reach = self.reach.lock();
-        reach.note(is_reached, times, self.waiter_timeout());
+        let (times, timeout) = ((start, clock::now()), self.waiter_timeout());
+        self.reach.lock().note(is_reached, times, timeout);
     }
 }
 

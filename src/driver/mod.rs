@@ -1,5 +1,5 @@
-//! Rounds, claims, renewals and waiters, which use all masters together. This floor also reads the
-//! clock, draws random numbers and spawns the background tasks.
+//! The futures of attempts, waits, renewals and questions. Each takes turns of the machine. This
+//! floor also spawns the background task.
 
 pub(crate) mod acquire;
 pub(crate) mod claim;

@@ -1,6 +1,6 @@
-//! Connects to one master, and turns its replies into votes.
+//! Connects to masters, and has the machine behind its mutex.
 //!
-//! This floor knows commands and votes. It does not know what a majority is.
+//! This floor knows commands and replies. It decides only when to dial again.
 
 mod config;
 pub(crate) mod connect_error;
