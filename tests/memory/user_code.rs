@@ -216,6 +216,20 @@ fn a_panic_in_a_task_harms_no_other_call() {
     }
 }
 
+/// A waiter of the same coordinator is woken by the release itself, in the task of the holder.
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_harms_no_release_of_the_lock_that_it_waits_for() {
+    let world = World::new(3).await;
+    let (guard, lock) = (world.guard().await, world.locks.mutex(crate::world::NAME));
+    let mut waiter = pin!(lock.acquire());
+    for _ in 0..20 {
+        poll_with_bomb(waiter.as_mut());
+        sleep(millis(1)).await;
+    }
+    guard.release().await.unwrap();
+    drop(waiter.await.unwrap());
+}
+
 /// A program may wait for a loss in each of its requests, beside something else that ends first.
 #[tokio::test(start_paused = true)]
 async fn a_wait_for_a_loss_that_is_dropped_keeps_no_waker() {

@@ -83,10 +83,11 @@ impl Claim {
             return None;
         }
         let (round, frees) = self.step(|claim, step| claim.leave(step, access, watch));
+        let round = LiveRound::new(&context.machine, round);
         if frees {
             context.local_waiters.note_release(&self.lock_id);
         }
-        Some(LiveRound::new(&context.machine, round))
+        Some(round)
     }
 
     /// Waits until a majority has confirmed `release`, which removes a level.

@@ -8,7 +8,12 @@ use tokio::{
     sync::{Notify, watch},
 };
 
-use crate::{clock, core::time::tick::LeaseTick, home::HomeProcess, panics::caught};
+use crate::{
+    clock,
+    core::time::tick::LeaseTick,
+    home::HomeProcess,
+    panics::{caught, shielded},
+};
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.
@@ -81,9 +86,9 @@ pub(crate) struct Signal(Notify);
 
 impl Signal {
     /// Makes every task that waits check its condition again. The caller must hold no mutex,
-    /// because a waker runs code of the program.
+    /// because a waker runs code of the program. A panic of a waker is no matter of the caller.
     pub(crate) fn notify(&self) {
-        self.0.notify_waiters();
+        shielded(|| self.0.notify_waiters());
     }
 
     /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every

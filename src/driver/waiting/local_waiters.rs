@@ -25,6 +25,7 @@ use crate::{
     },
     driver::{live_round::LiveRound, masters::Masters, time::Timers},
     machine::listeners::{Listener, Topic},
+    panics::shielded,
 };
 
 /// The wait queues of this coordinator, one for each lock that a task waits for.
@@ -333,7 +334,7 @@ impl Drop for LocalWaiter<'_> {
 /// of the program.
 fn wake(next: Option<Arc<Notify>>) {
     if let Some(next) = next {
-        next.notify_one();
+        shielded(|| next.notify_one());
     }
 }
 
