@@ -141,9 +141,12 @@ impl Rounds {
             _ => None,
         };
         let is_plain = live.is_plain();
-        if let Some(live) = self.rounds.remove(id)
+        if let Some(mut live) = self.rounds.remove(id)
             && !is_plain
         {
+            for (_, waker) in live.waiting.drain(..) {
+                out.garbage.push(Box::new(waker)); // each drop may panic
+            }
             out.garbage.push(Box::new(live));
         }
         claim
