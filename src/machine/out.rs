@@ -80,7 +80,7 @@ pub(crate) enum What {
 }
 
 /// The outcome of a renewal, and its span if a subscriber wants to see it.
-pub(crate) type RenewalDecided = (&'static str, Option<Span>);
+pub(crate) type RenewalDecided = (&'static str, Option<Arc<Span>>);
 
 /// Something that happened to a master, for its health, the log and metrics.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The rounds of a coordinator, and the tasks that wait for them.
 
-use std::task::Waker;
+use std::{sync::Arc, task::Waker};
 
 use slotmap::SlotMap;
 use smallvec::SmallVec;
@@ -63,8 +63,8 @@ pub(super) struct Extension {
     /// `true` if the renewer made this extension.
     pub(super) is_renewal: bool,
     /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is
-    /// confirmed.
-    span: Option<Span>,
+    /// confirmed. Cloning it runs no code of the program.
+    span: Option<Arc<Span>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,7 +272,7 @@ impl LiveRound {
 
     /// Keeps the span of a renewal. Returns the outcome and the span if the renewal is decided
     /// already.
-    pub(crate) fn keep_span(&mut self, span: Span) -> Option<(&'static str, Span)> {
+    pub(crate) fn keep_span(&mut self, span: Arc<Span>) -> Option<(&'static str, Arc<Span>)> {
         let Role::Extension(_, extension) = &mut self.role else {
             return None;
         };
@@ -293,7 +293,7 @@ impl Extension {
 
     /// Returns the span to record an outcome in. The span ends with the outcome, unless late
     /// answers may still confirm the renewal.
-    fn span(&mut self, outcome: &'static str) -> Option<Span> {
+    fn span(&mut self, outcome: &'static str) -> Option<Arc<Span>> {
         if outcome == FAILED {
             self.span.clone()
         } else {

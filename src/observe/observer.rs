@@ -104,7 +104,7 @@ impl LockObserver {
     }
 
     /// Counts a renewal that was decided, and records that in its span.
-    pub(crate) fn renewal_decided(&self, outcome: &'static str, span: Option<Span>) {
+    pub(crate) fn renewal_decided(&self, outcome: &'static str, span: Option<Arc<Span>>) {
         if let Some(renewals) = self.metrics.renewals.at(outcome) {
             renewals.increment(1);
         }
@@ -192,9 +192,11 @@ impl LockObserver {
     }
 
     /// Returns a span for a renewal, if a subscriber wants to see the span of the `hold`.
-    pub(crate) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Span> {
+    pub(crate) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Arc<Span>> {
         let hold = hold.span.as_deref()?;
-        Some(debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty))
+        Some(Arc::new(
+            debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty),
+        ))
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A

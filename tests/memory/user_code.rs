@@ -87,6 +87,57 @@ impl Subscriber for PanicsAtRenewal {
     fn exit(&self, _: &span::Id) {}
 }
 
+/// A subscriber that reads a guard whenever it is called.
+#[derive(Default)]
+struct Looks {
+    guard: Mutex<Option<Arc<Guard>>>,
+    seen: AtomicU32,
+}
+
+impl Looks {
+    fn look(&self) {
+        let guard = self.guard.lock().unwrap().clone();
+        if let Some(guard) = guard {
+            guard.is_valid();
+            guard.votes();
+            self.seen.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Subscriber for Looks {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("quorlock")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        self.look();
+        span::Id::from_u64(1)
+    }
+
+    fn clone_span(&self, id: &span::Id) -> span::Id {
+        self.look();
+        id.clone()
+    }
+
+    fn try_close(&self, _: span::Id) -> bool {
+        self.look();
+        true
+    }
+
+    fn event(&self, _: &Event<'_>) {
+        self.look();
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {
+        self.look();
+    }
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
 /// Polls `future` once. Its waker panics.
 fn poll_with_bomb<T>(future: Pin<&mut impl Future<Output = T>>) {
     let bomb = waker(|| panic!("a waker"));
@@ -274,28 +325,16 @@ fn a_waker_may_read_the_guard_that_is_lost() {
 #[test]
 fn a_subscriber_may_read_the_guard_that_is_lost() {
     assert_ends(async || {
-        let guard = Arc::new(Mutex::new(None::<Arc<Guard>>));
-        let seen = Arc::new(AtomicU32::new(0));
-        let look = {
-            let (guard, seen) = (guard.clone(), seen.clone());
-            move |_, _: String| {
-                let guard = guard.lock().unwrap().clone();
-                if let Some(guard) = guard {
-                    guard.is_valid();
-                    guard.votes();
-                    seen.fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        };
-        let _listening = set_default(OnEvent(look));
+        let looks = Arc::<Looks>::default();
+        let _listening = set_default(looks.clone());
         let world = World::new(3).await;
         let held = Arc::new(world.locks.mutex("r").acquire().await.unwrap());
-        *guard.lock().unwrap() = Some(held.clone());
+        *looks.guard.lock().unwrap() = Some(held.clone());
         world.inject_all(&Fault::Down);
         sleep(seconds(20)).await;
         assert_eq!(held.state(), LockState::Lost(LostReason::Expired));
-        assert!(seen.load(Ordering::SeqCst) > 1);
-        *guard.lock().unwrap() = None;
+        assert!(looks.seen.load(Ordering::SeqCst) > 1);
+        *looks.guard.lock().unwrap() = None;
     });
 }
 
