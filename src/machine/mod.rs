@@ -66,7 +66,8 @@ pub(crate) struct Now {
 #[derive(Debug)]
 pub(crate) struct Machine {
     roster: Arc<Roster>,
-    claims: SlotMap<ClaimId, Claim>,
+    /// Boxes, because the map grows in steps of two.
+    claims: SlotMap<ClaimId, Box<Claim>>,
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
     pub(crate) sessions: Box<[Session]>,
@@ -127,7 +128,7 @@ impl Machine {
                 out: &mut self.out,
                 now,
             };
-            Claim::begin(terms, step, holding, asked, queue, tries)
+            Box::new(Claim::begin(terms, step, holding, asked, queue, tries))
         })
     }
 
@@ -202,7 +203,7 @@ impl Machine {
         if let Some(claim) = self.claims.remove(id)
             && !is_plain
         {
-            self.out.garbage.push(Box::new(claim));
+            self.out.garbage.push(claim);
         }
         self.drop_round(newest);
     }

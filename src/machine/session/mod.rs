@@ -121,7 +121,7 @@ pub(in crate::machine) struct Cast {
 #[derive(Debug)]
 pub(crate) struct Cx<'a> {
     pub(in crate::machine) rounds: &'a Rounds,
-    pub(in crate::machine) claims: &'a SlotMap<ClaimId, Claim>,
+    pub(in crate::machine) claims: &'a SlotMap<ClaimId, Box<Claim>>,
     pub(in crate::machine) out: &'a mut Out,
     pub(in crate::machine) is_abandoned: bool,
     /// The time on the monotonic clock.
