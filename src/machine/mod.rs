@@ -118,17 +118,10 @@ impl Machine {
         (queue, tries): (Option<QueueOptions>, Option<Rights>),
         now: Now,
     ) -> ClaimId {
-        self.claims.insert_with_key(|id| {
-            let step = &mut Step {
-                id,
-                roster: &self.roster,
-                rounds: &mut self.rounds,
-                renewals: &mut self.renewals,
-                posts: &mut self.posts,
-                out: &mut self.out,
-                now,
-            };
-            Box::new(Claim::begin(terms, step, holding, asked, queue, tries))
+        let (claims, mut step) = self.split(ClaimId::default(), now);
+        claims.insert_with_key(|id| {
+            step.id = id;
+            Box::new(Claim::begin(terms, &mut step, holding, asked, queue, tries))
         })
     }
 
@@ -139,8 +132,16 @@ impl Machine {
         now: Now,
         act: impl FnOnce(&mut Claim, &mut Step<'_>) -> T,
     ) -> T {
-        let claim = &mut self.claims[id];
-        let mut step = Step {
+        let (claims, mut step) = self.split(id, now);
+        let claim = &mut claims[id];
+        let done = act(claim, &mut step);
+        claim.set_timer(&mut step);
+        done
+    }
+
+    /// Returns the claims, and what the claim `id` may touch in a step.
+    fn split(&mut self, id: ClaimId, now: Now) -> (&mut SlotMap<ClaimId, Box<Claim>>, Step<'_>) {
+        let step = Step {
             id,
             roster: &self.roster,
             rounds: &mut self.rounds,
@@ -149,9 +150,7 @@ impl Machine {
             out: &mut self.out,
             now,
         };
-        let done = act(claim, &mut step);
-        claim.set_timer(&mut step);
-        done
+        (&mut self.claims, step)
     }
 
     pub(crate) fn claim(&self, id: ClaimId) -> &Claim {
