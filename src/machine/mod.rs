@@ -250,6 +250,10 @@ impl Machine {
         at: Tick,
         now: &impl Fn() -> Now,
     ) {
+        if IS_ON {
+            let outcome = outcome_word(vote.vote());
+            self.out.voted.push((master, outcome));
+        }
         let VotesTo { round, heal } = to;
         let Some(live) = self.rounds.get_mut(round) else {
             return;
@@ -393,7 +397,7 @@ impl Machine {
             session.on_reply(cx, reply, random)
         })?;
         if let Some((request, vote)) = usual {
-            self.cast(request.votes_to, master, vote, at, now);
+            self.count(request.votes_to, master, vote, at, now);
             self.end_request(request);
         }
         Ok(())
@@ -418,7 +422,7 @@ impl Machine {
         }
         for master in mem::take(&mut self.served).iter() {
             for Cast { votes_to, vote, at } in mem::take(&mut self.sessions[master].cast) {
-                self.cast(votes_to, master, vote, at, now);
+                self.count(votes_to, master, vote, at, now);
             }
             if !self.sessions[master].given_up.is_empty() {
                 self.serve(master, now().monotonic, Session::owe_given_up);
@@ -429,21 +433,6 @@ impl Machine {
         }
     }
 
-    fn cast(
-        &mut self,
-        to: VotesTo,
-        master: usize,
-        vote: SlotVote,
-        at: Tick,
-        now: &impl Fn() -> Now,
-    ) {
-        if IS_ON {
-            let outcome = outcome_word(vote.vote());
-            self.out.voted.push((master, outcome));
-        }
-        self.count(to, master, vote, at, now);
-    }
-
     fn post(&mut self, Post { to, request }: Post, now: &impl Fn() -> Now) {
         for master in 0..self.sessions.len() {
             if !to.contains(master) || self.sessions[master].take_post(&request) {
@@ -452,13 +441,8 @@ impl Machine {
             let at = request.posted;
             let failure = self.serve(master, at, |session, cx| session.post(cx, &request));
             if let Some(failure) = failure {
-                self.cast(
-                    request.votes_to,
-                    master,
-                    Vote::Fail(failure).into(),
-                    at,
-                    now,
-                );
+                let vote = Vote::Fail(failure).into();
+                self.count(request.votes_to, master, vote, at, now);
             }
         }
         self.end_request(request);

@@ -43,8 +43,8 @@ impl Step<'_> {
         heal: Option<Heal>,
     ) {
         let votes_to = VotesTo {
-            round: self.rounds.share(round),
             heal,
+            ..self.rounds.votes_to(round)
         };
         self.posts.push(Post::new(to, command, votes_to, self.now));
     }
