@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
+    histories::Histories,
     live_round::LiveRound,
     masters::{Masters, supervise},
     renewer::Renewer,
     rights::KnownRights,
     time::{Signal, Timers},
     timestamps::Timestamps,
-    waiting::local_waiters::LocalWaiters,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -54,7 +54,7 @@ pub(crate) struct Context {
     pub(crate) machine: Arc<Shared>,
     pub(crate) rights: KnownRights,
     pub(crate) timestamps: Timestamps,
-    pub(crate) local_waiters: LocalWaiters,
+    pub(crate) histories: Histories,
     /// All waiters of the coordinator share this value.
     reach: Mutex<Reach>,
     is_closed: AtomicBool,
@@ -90,10 +90,10 @@ impl Context {
             masters: Masters::new(machine.clone()),
             timers: Timers::new(runtime, alive),
             machine,
-            local_waiters: LocalWaiters::new(config.waiters_poll),
             config,
             rights: KnownRights::default(),
             timestamps: Timestamps::default(),
+            histories: Histories::default(),
             reach: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
@@ -120,8 +120,7 @@ impl Context {
         if self.is_forked() {
             return;
         }
-        self.local_waiters.wake_all();
-        self.machine.lock(Machine::wake_all);
+        self.machine.with(Machine::wake_all);
     }
 
     /// Waits until all releases are delivered, or until the keys that these releases delete have
@@ -154,6 +153,19 @@ impl Context {
     pub(crate) fn holds(&self, lock_id: &LockId) -> bool {
         self.machine
             .with(|machine, now| machine.holds(lock_id, now))
+    }
+
+    /// Returns whether no one else is known to want the lock: no task of this coordinator waits for
+    /// it, and the coordinator's last attempts have met no client of another process.
+    pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
+        let is_awaited = (self.machine).lock(|machine| machine.waiters.is_awaited(lock_id));
+        !is_awaited && !(self.histories).visit(lock_id, |history| history.call_gives_way())
+    }
+
+    /// Returns whether masters may tell the waiters of changes. Otherwise waiters only poll, as
+    /// clients of other libraries do, and hear of no release.
+    pub(crate) fn are_told(&self) -> bool {
+        !self.config.waiters_poll
     }
 
     pub(crate) fn observer(&self) -> &LockObserver {
@@ -244,6 +256,28 @@ impl Context {
     pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTick) {
         let (times, timeout) = ((start, clock::now()), self.waiter_timeout());
         self.reach.lock().note(is_reached, times, timeout);
+    }
+}
+
+#[cfg(test)]
+impl Context {
+    /// Returns the number of queues of waiters.
+    pub(crate) fn waiters(&self) -> usize {
+        self.machine.lock(|machine| machine.waiters.len())
+    }
+
+    /// Returns the number of topics of which waiters hear.
+    pub(crate) fn topics(&self) -> usize {
+        self.machine.lock(|machine| machine.waiters.topics())
+    }
+
+    /// Passes on a report of `master` that the key has changed.
+    pub(crate) fn report(&self, key: &str, master: usize) {
+        self.machine.with(|machine, now| {
+            machine.serve(master, now.monotonic, |session, cx| {
+                session.on_changed(cx, Some(key));
+            });
+        });
     }
 }
 

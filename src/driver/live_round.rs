@@ -1,6 +1,12 @@
 //! A handle of a round in the machine, and the waits for its votes.
 
-use std::{fmt, future::poll_fn, sync::Arc, task::Poll, time::Duration};
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use crate::{
     clock,
@@ -71,6 +77,14 @@ impl LiveRound {
             (count > known || round.is_settled()).then_some(())
         })
         .await;
+    }
+
+    /// Wakes the task of `cx` after the next vote, if one can come.
+    pub(crate) fn wake_on_vote(&self, cx: &Context<'_>) {
+        self.shared.poll(cx, |machine, waker| {
+            let live = machine.rounds.live(self.id);
+            live.wait(RoundEvent::Voted, waker);
+        });
     }
 
     async fn after<T>(

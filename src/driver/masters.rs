@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     sync::{
-        Arc, OnceLock, Weak,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
@@ -16,10 +16,7 @@ use crate::{
         view::health::MasterHealth,
         vote::{MasterSet, lists::Roster, quorum::Quorum},
     },
-    machine::{
-        listeners::{Listener, Topic},
-        session::Session,
-    },
+    machine::session::Session,
     master::{HealthBoard, Shared, Supervisor},
 };
 
@@ -139,23 +136,6 @@ impl Masters {
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
         let rank = |master: &usize| rank(key, &self.roster().masters[*master]);
         among.iter().min_by_key(rank)
-    }
-
-    /// See [`Machine::listen`](crate::machine::Machine::listen).
-    pub(crate) fn listen(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
-        self.machine.lock(|machine| machine.listen(topic, listener));
-    }
-
-    pub(crate) fn ignore(&self, topic: &Topic, listener: &Weak<dyn Listener>) {
-        self.machine.lock(|machine| machine.ignore(topic, listener));
-    }
-}
-
-#[cfg(test)]
-impl Masters {
-    /// Returns the number of listeners to all masters.
-    pub(crate) fn listeners(&self) -> usize {
-        self.machine.lock(|machine| machine.listeners())
     }
 }
 

@@ -4,6 +4,7 @@
 pub(crate) mod acquire;
 pub(crate) mod claim;
 pub(crate) mod context;
+mod histories;
 pub(crate) mod live_round;
 pub(crate) mod masters;
 pub(crate) mod questions;

@@ -3,7 +3,7 @@
 
 use std::{
     mem,
-    sync::{Arc, Weak},
+    sync::Arc,
     task::{Poll, Waker},
     time::Duration,
 };
@@ -12,12 +12,12 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, Terms, extend::Effect, heal::Heal, step::Step},
-    listeners::{Listener, Topic},
-    out::{Event, HoldSpan, Out, Told, What},
+    out::{Event, HoldSpan, Out, What},
     renewals::Renewals,
     request::{Post, Request},
     round::{Role, RoundEvent, Rounds},
     session::{Cast, Cx, Session, SessionConfig},
+    waiters::{Topic, WaiterId, Waiters},
 };
 use crate::{
     clock,
@@ -40,12 +40,12 @@ use crate::{
 pub(crate) mod claim;
 #[cfg(test)]
 pub(crate) mod fixture;
-pub(crate) mod listeners;
 pub(crate) mod out;
 pub(crate) mod renewals;
 pub(crate) mod request;
 pub(crate) mod round;
 pub(crate) mod session;
+pub(crate) mod waiters;
 
 new_key_type! {
     /// The key of a claim in the machine.
@@ -70,6 +70,7 @@ pub(crate) struct Machine {
     claims: SlotMap<ClaimId, Box<Claim>>,
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
+    pub(crate) waiters: Waiters,
     pub(crate) sessions: Box<[Session]>,
     /// Set once nothing will be posted any more. The tasks end once everything is delivered.
     pub(crate) is_abandoned: bool,
@@ -104,6 +105,7 @@ impl Machine {
             claims: SlotMap::with_key(),
             rounds: Rounds::default(),
             renewals: Renewals::default(),
+            waiters: Waiters::default(),
             out: Out::default(),
         }
     }
@@ -365,6 +367,7 @@ impl Machine {
         let cx = &mut Cx {
             rounds: &self.rounds,
             claims: &self.claims,
+            waiters: &mut self.waiters,
             out: &mut self.out,
             is_abandoned: self.is_abandoned,
             now,
@@ -455,34 +458,40 @@ impl Machine {
         self.sessions.iter().for_each(Session::wake);
     }
 
-    /// From now on, passes news about `topic` from all masters to `listener`.
-    pub(crate) fn listen(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
+    /// From now on, passes news about `topic` from all masters to the queue of `waiter`. Returns
+    /// `false` if it did so before.
+    pub(crate) fn listen(&mut self, waiter: WaiterId, topic: &Topic) -> bool {
+        let is_new = self.waiters.listen(waiter, topic);
+        self.resubscribe();
+        is_new
+    }
+
+    /// Removes a waiter.
+    pub(crate) fn leave(&mut self, waiter: WaiterId, now: Now) {
+        self.waiters.leave(waiter, now.lease, &mut self.out);
+        self.resubscribe();
+    }
+
+    fn resubscribe(&mut self) {
         for session in &mut self.sessions {
-            session.listeners.add(topic, listener.clone());
-            session.resubscribe();
+            session.resubscribe(self.waiters.called());
         }
     }
 
-    pub(crate) fn ignore(&mut self, topic: &Topic, listener: &Weak<dyn Listener>) {
-        for session in &mut self.sessions {
-            session.listeners.remove(topic, listener);
-            session.resubscribe();
-        }
+    /// Moves a waiter to the end of its queue: see [`Waiters::step_back`].
+    pub(crate) fn step_back(&mut self, waiter: &mut WaiterId, now: Now) {
+        self.waiters.step_back(waiter, now.lease, &mut self.out);
     }
 
-    /// Wakes all listeners, as if every master had news for them.
-    pub(crate) fn wake_all(&mut self) {
-        for session in &self.sessions {
-            let all = session.listeners.all().into_iter();
-            let told = all.map(|(topic, listener)| Told::new(session.master, topic, listener));
-            self.out.told.extend(told);
-        }
+    /// Notes that a guard of this coordinator has just posted its release of `lock`: see
+    /// [`Waiters::note_release`].
+    pub(crate) fn note_release(&mut self, lock: &LockId, now: Now) {
+        self.waiters.note_release(lock, now.lease, &mut self.out);
     }
 
-    #[cfg(test)]
-    pub(crate) fn listeners(&self) -> usize {
-        let sessions = self.sessions.iter();
-        sessions.map(|session| session.listeners.all().len()).sum()
+    /// Wakes the waiters, to make them try again.
+    pub(crate) fn wake_all(&mut self, now: Now) {
+        self.waiters.wake_all(now.lease, &mut self.out);
     }
 
     /// Returns the masters whose sessions are so.

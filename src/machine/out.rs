@@ -6,7 +6,6 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tracing::Span;
 
-use super::listeners::{Listener, Topic};
 use crate::{
     core::{
         protocol::name::LockId,
@@ -30,7 +29,6 @@ pub(crate) struct Out {
     /// The votes and the rounds that were decided, for metrics.
     pub(crate) voted: Vec<(usize, &'static str)>,
     pub(crate) decided: SmallVec<[Decided; 1]>,
-    pub(crate) told: Vec<Told>,
     /// Set if the renewer must look at its timers.
     pub(crate) wakes_renewer: bool,
     /// Set if no release is pending any more.
@@ -121,24 +119,6 @@ pub(crate) enum MasterEvent {
     VotesAgain,
 }
 
-/// A message of a master for a waiter.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) master: usize,
-    pub(crate) topic: Topic,
-    pub(crate) listener: Arc<dyn Listener>,
-}
-
-impl Told {
-    pub(super) fn new(master: usize, topic: Topic, listener: Arc<dyn Listener>) -> Self {
-        Self {
-            master,
-            topic,
-            listener,
-        }
-    }
-}
-
 /// The span of a hold that has not ended. Subscribers are code of the program. So a caller that
 /// uses this value, or drops its last clone, must hold no mutex that protects the state of this
 /// crate. Cloning runs no code of the program.
@@ -169,7 +149,6 @@ impl Out {
             && self.news.is_empty()
             && self.voted.is_empty()
             && self.decided.is_empty()
-            && self.told.is_empty()
             && !self.wakes_renewer
             && !self.is_delivered;
         (!is_empty).then(|| mem::take(self))

@@ -3,7 +3,7 @@
 use std::{
     ops::{Deref, DerefMut},
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     thread,
 };
 
@@ -88,12 +88,13 @@ impl Shared {
         self.machine.try_lock().map(|machine| look(&machine))
     }
 
-    /// Looks whether a task must wait. `look` may take the waker of the task.
+    /// Looks whether a task must wait. `look` may take the waker of the task, and may leave another
+    /// one.
     pub(crate) fn poll<T>(
         &self,
         cx: &Context<'_>,
-        look: impl FnOnce(&mut Machine, &mut Option<Waker>) -> Poll<T>,
-    ) -> Poll<T> {
+        look: impl FnOnce(&mut Machine, &mut Option<Waker>) -> T,
+    ) -> T {
         // Cloning and dropping a waker is code of the program.
         let mut waker = Some(cx.waker().clone());
         look(&mut self.machine.lock(), &mut waker)
@@ -121,9 +122,6 @@ impl Shared {
         }
         for (outcome, span) in out.renewals {
             shielded(|| self.observer.renewal_decided(outcome, span));
-        }
-        for told in out.told {
-            shielded(move || told.listener.on_news(told.master, &told.topic));
         }
         for (master, outcome) in out.voted {
             shielded(|| self.health.observer(master).voted(outcome));

@@ -1,20 +1,12 @@
 //! Reports of changes, which wake waiters.
 
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use std::{future::poll_fn, task::Poll};
 
 use super::{step::RowCommand, *};
-use crate::machine::listeners::{Listener, Topic};
-
-/// Sends an empty message for each report.
-#[derive(Debug)]
-struct Reports(UnboundedSender<()>);
-
-impl Listener for Reports {
-    fn on_news(&self, master: usize, _: &Topic) {
-        assert_eq!(master, 0);
-        self.0.send(()).unwrap();
-    }
-}
+use crate::{
+    machine::waiters::{Topic, WaiterId},
+    master::Shared,
+};
 
 /// A watched key is reported at its next change by anyone, and only once.
 #[tokio::test]
@@ -58,25 +50,42 @@ async fn check_report(
     change: &str,
     case: &str,
 ) {
-    let (reports, mut reported) = unbounded_channel();
-    let listener: Arc<dyn Listener> = Arc::new(Reports(reports));
-    let listener_handle = Arc::downgrade(&listener);
-    let topic = Topic::Key(key.clone());
-    (subject.machine).lock(|machine| machine.listen(&topic, &listener_handle));
+    let machine = &subject.machine;
+    let waiter = machine.with(|machine, now| {
+        let waiter = machine.waiters.add_alone(now.lease);
+        machine.listen(waiter, &Topic::Key(key.clone()));
+        waiter
+    });
     for _ in 0..2 {
         subject.store.change(key, holder);
     }
     let vote = subject.ask(watching).await;
     assert!(matches!(vote, Vote::Refuse(_)), "{case}: {vote}");
-    assert!(reported.try_recv().is_err(), "{case}: nothing has changed");
+    assert!(!is_reported(machine, waiter), "{case}: nothing has changed");
     subject.store.change(key, change);
-    let report = tokio::time::timeout(seconds(20), reported.recv()).await;
-    assert_eq!(report, Ok(Some(())), "{case}");
+    let report = tokio::time::timeout(seconds(20), report(machine, waiter)).await;
+    assert_eq!(report, Ok(()), "{case}");
+    machine.lock(|machine| machine.waiters.begin_attempt(waiter));
     subject.store.change(key, "delete");
     subject.store.change(key, "write 60s");
     // A report of these changes would come before the next reply.
     let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
     subject.ask(inspect.command(key, None)).await;
-    assert!(reported.try_recv().is_err(), "{case}: reported twice");
-    (subject.machine).lock(|machine| machine.ignore(&topic, &listener_handle));
+    assert!(!is_reported(machine, waiter), "{case}: reported twice");
+    machine.with(|machine, now| machine.leave(waiter, now));
+}
+
+fn is_reported(machine: &Shared, waiter: WaiterId) -> bool {
+    machine.lock(|machine| !machine.waiters.heard(waiter).changed.is_empty())
+}
+
+async fn report(machine: &Shared, waiter: WaiterId) {
+    poll_fn(|cx| {
+        machine.poll(cx, |machine, waker| machine.waiters.keep(waiter, waker));
+        match is_reported(machine, waiter) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
 }

@@ -1,6 +1,6 @@
 //! The order in which the waiters of one process contend for a lock.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use crate::core::time::tick::LeaseTick;
 
@@ -10,12 +10,11 @@ use crate::core::time::tick::LeaseTick;
 /// A waiter is a future, and a future can stay alive without being polled. So the waiter that
 /// contends says when it will act next. If it does not act, it is passed over and another waiter
 /// contends. The other waiters lose a short time, and only once: a waiter that was passed over has
-/// no turn until it is polled again. `T` is the handle that wakes a waiter whose turn has come.
+/// no turn until it is polled again.
 #[derive(Debug, Default)]
-pub(crate) struct WaitOrder<T> {
-    /// The waiters that have asked for their turn, with their handles. The contender is not among
-    /// them.
-    waiting: BTreeMap<u64, T>,
+pub(crate) struct WaitOrder {
+    /// The waiters that have asked for their turn. The contender is not among them.
+    waiting: BTreeSet<u64>,
     contender: Option<InTurn>,
     /// The number of the newest waiter.
     newest: u64,
@@ -28,7 +27,7 @@ struct InTurn {
     due: LeaseTick,
 }
 
-impl<T: Clone> WaitOrder<T> {
+impl WaitOrder {
     /// A waiter that is late by this time counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
     /// The waiters check one after another whether the contender is silent, with this time between
@@ -42,15 +41,9 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Asks at `now` for the turn of waiter `number`. Returns `None` if the waiter may contend.
-    /// Otherwise returns the handle that wakes the waiter, and the latest time to ask again. A
-    /// waiter calls this method before each attempt. If it gets no turn, it calls again when it is
-    /// woken, or at the returned time.
-    pub(crate) fn ask_for_turn(
-        &mut self,
-        number: u64,
-        now: LeaseTick,
-        wakeup: impl FnOnce() -> T,
-    ) -> Option<(T, LeaseTick)> {
+    /// Otherwise returns the latest time to ask again. A waiter calls this method before each
+    /// attempt. If it gets no turn, it calls again when it is woken, or at the returned time.
+    pub(crate) fn ask_for_turn(&mut self, number: u64, now: LeaseTick) -> Option<LeaseTick> {
         let look_again = match self.contender {
             Some(contender) if contender.number != number => contender.due + self.delay(number),
             Some(_) | None => now,
@@ -63,8 +56,8 @@ impl<T: Clone> WaitOrder<T> {
         // If the contender changes before `look_again`, only the new contender is woken. So this
         // waiter must ask again soon.
         let soon = now + Self::GRACE + self.delay(number);
-        let wakeup = self.waiting.entry(number).or_insert_with(wakeup).clone();
-        Some((wakeup, look_again.min(soon)))
+        self.waiting.insert(number);
+        Some(look_again.min(soon))
     }
 
     /// Notes that waiter `number` will not act before `at`. Does nothing if the waiter does not
@@ -76,34 +69,34 @@ impl<T: Clone> WaitOrder<T> {
     }
 
     /// Notes that the contender should act soon after `now`, because the event for which it waits
-    /// has come.
-    pub(crate) fn on_event(&mut self, now: LeaseTick) {
-        if let Some(contender) = &mut self.contender {
-            contender.due = contender.due.min(now + Self::GRACE);
-        }
+    /// has come. Returns the contender, which must be woken.
+    pub(crate) fn on_event(&mut self, now: LeaseTick) -> Option<u64> {
+        let contender = self.contender.as_mut()?;
+        contender.due = contender.due.min(now + Self::GRACE);
+        Some(contender.number)
     }
 
     /// Removes waiter `number` if other waiters wait. If the turn passes to one of these, returns
-    /// the handle that wakes that waiter. The removed waiter needs a new number, and so comes after
+    /// that waiter, which must be woken. The removed waiter needs a new number, and so comes after
     /// all others.
-    pub(crate) fn step_back(&mut self, number: u64, now: LeaseTick) -> Option<T> {
+    pub(crate) fn step_back(&mut self, number: u64, now: LeaseTick) -> Option<u64> {
         if self.waiting.is_empty() {
             return None;
         }
         self.leave(number, now)
     }
 
-    /// Removes waiter `number`. If the turn passes to another waiter, returns the handle that wakes
-    /// that waiter.
-    pub(crate) fn leave(&mut self, number: u64, now: LeaseTick) -> Option<T> {
+    /// Removes waiter `number`. If the turn passes to another waiter, returns that waiter, which
+    /// must be woken.
+    pub(crate) fn leave(&mut self, number: u64, now: LeaseTick) -> Option<u64> {
         self.waiting.remove(&number);
         if !self.contends(number) {
             return None;
         }
         self.contender = None;
-        let (next, wakeup) = self.waiting.pop_first()?;
+        let next = self.waiting.pop_first()?;
         self.contend(next, now);
-        Some(wakeup)
+        Some(next)
     }
 
     /// Returns whether it is the turn of waiter `number`.
@@ -134,9 +127,8 @@ mod tests {
 
     /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.
-    fn turn(order: &mut WaitOrder<u64>, number: u64, start: LeaseTick, at: u64) -> Option<u64> {
-        let (wakeup, look_again) = order.ask_for_turn(number, start + millis(at), || number)?;
-        assert_eq!(wakeup, number);
+    fn turn(order: &mut WaitOrder, number: u64, start: LeaseTick, at: u64) -> Option<u64> {
+        let look_again = order.ask_for_turn(number, start + millis(at))?;
         Some(look_again.since(start).as_millis() as u64)
     }
 
@@ -189,11 +181,11 @@ mod tests {
     #[test]
     fn a_waiter_acts_soon_after_its_event() {
         let start = LeaseTick::some();
-        let mut order = WaitOrder::<u64>::default();
-        order.on_event(start); // no one contends
+        let mut order = WaitOrder::default();
+        assert_eq!(order.on_event(start), None);
         assert_eq!(turn(&mut order, 1, start, 0), None);
         order.expect(1, start + millis(9_000));
-        order.on_event(start + millis(1_000));
+        assert_eq!(order.on_event(start + millis(1_000)), Some(1));
         assert_eq!(turn(&mut order, 2, start, 2_999), Some(3_000));
         order.on_event(start + millis(2_000)); // a later event changes nothing
         assert_eq!(turn(&mut order, 2, start, 3_000), None);

@@ -29,14 +29,14 @@ pub(super) async fn contend(
     request: &LockRequest,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
-    let (context, waiters) = (&request.context, &request.context.local_waiters);
+    let (context, lock_id) = (&request.context, &request.lock_id);
     let waiter = OnceLock::new();
-    let join = || waiters.join(&context.masters, &context.timers, &request.lock_id);
+    let join = || LocalWaiter::join(context, lock_id);
     let mut first = None;
-    if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
+    if context.is_calm(lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let listen = || waiter.get_or_init(join).listen();
-        let watch = || waiters.are_told().then(listen).is_some();
+        let watch = || context.are_told().then(listen).is_some();
         match attempt(request, deadline, None, Some(&watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
@@ -64,7 +64,7 @@ pub(super) async fn contend(
 fn note_win(request: &LockRequest, start: Start, at: LeaseTick) {
     let context = &request.context;
     let now = clock::now();
-    context.local_waiters.history(&request.lock_id, |history| {
+    context.histories.visit(&request.lock_id, |history| {
         history.run.note(start, Some(now));
         history.note_won(now.since(at), now);
     });
@@ -102,7 +102,7 @@ impl Contest<'_> {
             self.waiter.begin_attempt();
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
             let listen = || self.waiter.listen();
-            let watch = || context.local_waiters.are_told().then(listen).is_some();
+            let watch = || context.are_told().then(listen).is_some();
             let watch = (!is_last).then_some(&watch as _);
             match attempt(request, self.deadline, agreed, watch).await? {
                 Attempted::Won(level) => {

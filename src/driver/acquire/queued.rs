@@ -29,7 +29,7 @@ use crate::{
         },
         context::Context,
         live_round::LiveRound,
-        waiting::called_waiter::CalledWaiter,
+        waiting::Waiter,
     },
     machine::claim::ask::NextRound,
 };
@@ -39,7 +39,7 @@ use crate::{
 /// attempt.
 struct QueuePosition<'a> {
     /// `None` until the waiter joins the queues.
-    waiter: Option<CalledWaiter<'a>>,
+    waiter: Option<Waiter<'a>>,
     level: Level,
     /// The permit to make a round. `None` between two rounds.
     permit: Option<SemaphorePermit<'a>>,
@@ -227,7 +227,7 @@ impl<'a> QueuedWait<'a> {
             queue: position.waiter.as_ref().map(|_| self.policy.options),
             candidate: None,
             tries: None,
-            watch: (position.waiter.as_ref()).is_some_and(CalledWaiter::listens_to_key),
+            watch: (position.waiter.as_ref()).is_some_and(Waiter::watches),
         });
         Ok(())
     }
@@ -268,22 +268,18 @@ impl<'a> QueuedWait<'a> {
 
     /// Reads or changes the history of the lock.
     fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
-        let waiters = &self.context.local_waiters;
-        waiters.history(&self.request.lock_id, visit)
+        (self.context.histories).visit(&self.request.lock_id, visit)
     }
 
     /// Prepares a round that joins the queues of the masters. The waiter listens for calls before
     /// it joins, so it misses none.
-    fn join(&self) -> CalledWaiter<'a> {
+    fn join(&self) -> Waiter<'a> {
         self.history(|history| history.was_queued = true);
         self.listen()
     }
 
-    fn listen(&self) -> CalledWaiter<'a> {
-        let Context {
-            masters, timers, ..
-        } = self.context;
-        CalledWaiter::new(masters, timers, &self.ticket)
+    fn listen(&self) -> Waiter<'a> {
+        Waiter::called(self.context, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {
@@ -371,7 +367,7 @@ impl<'a> QueuedWait<'a> {
         // If another program deletes the key, no master calls a waiter. So the waiter at the head
         // of a queue watches the key, from its next round on.
         let watches = lock_id.kind().is_watched() && round.read(Round::is_next);
-        if watches && waiter.listen_to(lock_id.key()) {
+        if watches && waiter.watch(lock_id.key()) {
             return;
         }
         let (now, random) = (clock::now(), clock::random_u64());

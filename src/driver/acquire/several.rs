@@ -140,7 +140,7 @@ impl<'a> Prefix<'a> {
     /// want.
     fn calm(&self, most: usize) -> usize {
         let next = self.requests[self.levels.len()..].iter().take(most);
-        let is_calm = |next: &&LockRequest| next.context.local_waiters.is_calm(&next.lock_id);
+        let is_calm = |next: &&LockRequest| next.context.is_calm(&next.lock_id);
         next.take_while(is_calm).count()
     }
 

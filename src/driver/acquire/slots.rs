@@ -88,9 +88,9 @@ impl<'a> SlotChoice<'a> {
     /// of masters is being changed, all masters choose in the first round, because perhaps no
     /// master knows all holders.
     pub(super) fn choose_if_likely(&mut self) {
-        let waiters = &self.context.local_waiters;
+        let histories = &self.context.histories;
         let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
-        if may_choose && waiters.history(self.lock_id, |history| history.are_rivals_likely()) {
+        if may_choose && histories.visit(self.lock_id, |history| history.are_rivals_likely()) {
             self.choose(None);
         }
     }
@@ -172,8 +172,7 @@ impl<'a> SlotChoice<'a> {
 
     fn note(&self, is_split: bool) {
         if self.has_slots {
-            let waiters = &self.context.local_waiters;
-            waiters.history(self.lock_id, |history| history.note(is_split));
+            (self.context.histories).visit(self.lock_id, |history| history.note(is_split));
         }
     }
 }

@@ -82,12 +82,16 @@ impl Claim {
         if context.is_forked() {
             return None;
         }
-        let (round, frees) = self.step(|claim, step| claim.leave(step, access, watch));
-        let round = LiveRound::new(&context.machine, round);
-        if frees {
-            context.local_waiters.note_release(&self.lock_id);
-        }
-        Some(round)
+        let are_told = context.are_told();
+        let round = context.machine.with(|machine, now| {
+            let (round, frees) =
+                machine.step(self.id, now, |claim, step| claim.leave(step, access, watch));
+            if frees && are_told {
+                machine.note_release(&self.lock_id, now);
+            }
+            round
+        });
+        Some(LiveRound::new(&context.machine, round))
     }
 
     /// Waits until a majority has confirmed `release`, which removes a level.

@@ -1,8 +1,14 @@
 //! Clocks and timers, and a signal for tasks that wait.
 
-use std::{future::poll_fn, ops::ControlFlow, pin::pin, task::Poll, time::Duration};
+use std::{
+    future::poll_fn,
+    ops::ControlFlow,
+    pin::pin,
+    task::{Context, Poll},
+    time::Duration,
+};
 
-use futures::future::select;
+use futures::future::{Either, select};
 use tokio::{
     runtime::Handle,
     sync::{Notify, watch},
@@ -56,6 +62,37 @@ impl Timers {
     /// catches the panic, after the program's panic hook has shown tokio's advice.
     pub(crate) fn are_enabled() -> bool {
         caught(|| drop(tokio::time::sleep(Duration::ZERO))).is_ok()
+    }
+
+    /// Waits until `check` returns `Break`. Calls `check` at each poll, and at the instant that it
+    /// returned, or earlier. Whatever else may change its result must wake the task. Returns `None`
+    /// if the timers have ended.
+    pub(crate) async fn wait<T>(
+        &self,
+        mut check: impl FnMut(&Context<'_>) -> ControlFlow<T, LeaseTick>,
+    ) -> Option<T> {
+        let mut end = None;
+        loop {
+            let checked = poll_fn(|cx| match check(cx) {
+                ControlFlow::Continue(at) if end.is_some_and(|end| end <= at) => Poll::Pending,
+                flow => Poll::Ready(flow),
+            });
+            let flow = match end {
+                None => checked.await,
+                Some(_) if self.have_ended() => return None,
+                Some(at) => match select(pin!(checked), pin!(self.sleep_until(at))).await {
+                    Either::Left((flow, _)) => flow,
+                    Either::Right(_) => {
+                        end = None;
+                        continue;
+                    }
+                },
+            };
+            match flow {
+                ControlFlow::Break(done) => return Some(done),
+                ControlFlow::Continue(at) => end = Some(at),
+            }
+        }
     }
 
     async fn sleep(&self, time: Duration) {
@@ -120,22 +157,5 @@ impl Signal {
                 }
             }
         }
-    }
-
-    /// Waits until `is_done` returns `true`, until `end`, or until the timers have ended.
-    pub(crate) async fn wait_until(
-        &self,
-        end: LeaseTick,
-        timers: &Timers,
-        mut is_done: impl FnMut() -> bool,
-    ) {
-        self.wait(timers, || {
-            if is_done() || clock::now() >= end {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(Some(end))
-            }
-        })
-        .await;
     }
 }

@@ -1,228 +1,95 @@
 //! The waiters of this coordinator for mutexes and reentrant locks. They contend in turn: for each
-//! lock, one waiter makes attempts, and the others wait for their turn. The coordinator also keeps
-//! the [`History`] of locks of all kinds here.
+//! lock, one waiter makes attempts, and the others wait for their turn.
 
-use std::{
-    collections::HashMap,
-    future, mem,
-    pin::pin,
-    sync::{Arc, Weak},
-};
+use std::{ops::ControlFlow, task};
 
-use futures::future::select;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
-
-use super::Events;
+use super::Waiter;
 use crate::{
     clock,
     core::{
-        hash::hash,
         protocol::name::LockId,
         time::tick::LeaseTick,
         vote::{MasterSet, Vote, round::Round},
-        wait::{history::History, wait_order::WaitOrder},
+        wait::history::History,
     },
-    driver::{live_round::LiveRound, masters::Masters, time::Timers},
-    machine::listeners::{Listener, Topic},
-    panics::shielded,
+    driver::{context::Context, live_round::LiveRound},
+    machine::waiters::Heard,
 };
 
-/// The wait queues of this coordinator, one for each lock that a task waits for.
-#[derive(Debug, Default)]
-pub(crate) struct LocalWaiters {
-    queues: Mutex<HashMap<LockId, Arc<WaitQueue>>>,
-    /// The histories of locks of all kinds, by the hash of the lock's key. An entry stays after the
-    /// queue of its lock is gone.
-    histories: Mutex<HashMap<u64, History>>,
-    /// `true` if waiters only poll, as clients of other libraries do, and hear of no release.
-    poll: bool,
-}
-
-/// The waiters for one lock. They contend on the masters one at a time, in the order in which they
-/// came.
-#[derive(Debug, Default)]
-struct WaitQueue {
-    state: Mutex<QueueState>,
-    /// The events for the waiter that contends.
-    events: Events,
-}
-
-#[derive(Debug, Default)]
-struct QueueState {
-    /// The number of waiters. It changes only while [`LocalWaiters::queues`] is locked, too. A
-    /// queue without waiters is removed from that map.
-    waiters: usize,
-    order: WaitOrder<Arc<Notify>>,
-    /// `true` once the queue gets the changes that masters report.
-    is_listening: bool,
-}
-
-impl LocalWaiters {
-    /// The largest number of histories. Then all are forgotten, and a waiter may give way too late,
-    /// or waste a round trip.
-    const MOST_HISTORIES: usize = 4_096;
-
-    pub(crate) fn new(poll: bool) -> Self {
-        Self {
-            poll,
-            ..Self::default()
-        }
-    }
-
-    /// Joins the queue of the waiters for `lock_id`.
-    pub(crate) fn join<'a>(
-        &'a self,
-        masters: &'a Masters,
-        timers: &'a Timers,
-        lock_id: &'a LockId,
-    ) -> LocalWaiter<'a> {
-        let mut queues = self.queues.lock();
-        let queue = queues.entry(lock_id.clone()).or_default().clone();
-        let number = {
-            let mut state = queue.state.lock();
-            state.waiters += 1;
-            let number = state.order.number();
-            state.order.ask_for_turn(number, clock::now(), Arc::default);
-            number
-        };
-        LocalWaiter {
-            waiters: self,
-            masters,
-            timers,
-            lock_id,
-            queue,
-            number,
-        }
-    }
-
-    /// Returns whether no one else is known to want the lock: no task of this coordinator waits for
-    /// it, and the coordinator's last attempts have met no client of another process.
-    pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
-        let is_awaited = self.queues.lock().contains_key(lock_id);
-        !is_awaited && !self.history(lock_id, |history| history.call_gives_way())
-    }
-
-    /// Notes that a guard of this coordinator has just posted its release. From now on, the
-    /// commands of a waiter find the lock free on every master, because they are sent after the
-    /// release.
-    pub(crate) fn note_release(&self, lock_id: &LockId) {
-        let queue = self.queues.lock().get(lock_id).cloned();
-        if let Some(queue) = queue.filter(|_| self.are_told()) {
-            queue.note_release();
-        }
-    }
-
-    /// Wakes the contending waiter of every lock, to make it try again.
-    pub(crate) fn wake_all(&self) {
-        let queues = self.queues.lock().clone();
-        let mut queues: Vec<_> = queues.into_iter().collect();
-        // The map has no order, and a run of the simulator must be repeatable.
-        queues.sort_by(|(one, _), (other, _)| one.key().cmp(other.key()));
-        for (_, queue) in queues {
-            queue.note_release();
-        }
-    }
-
-    /// Returns whether masters may tell the waiters of changes.
-    pub(crate) fn are_told(&self) -> bool {
-        !self.poll
-    }
-
-    /// Reads or changes the history of the lock.
-    pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
-        let (hash, mut histories) = (hash(lock_id.key().bytes()), self.histories.lock());
-        if histories.len() >= Self::MOST_HISTORIES && !histories.contains_key(&hash) {
-            histories.clear();
-        }
-        visit(histories.entry(hash).or_default())
-    }
-}
-
-/// A waiter. It leaves its queue when dropped.
+/// A waiter for a lock without queues on the masters. It leaves its queue when dropped.
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
-    waiters: &'a LocalWaiters,
-    masters: &'a Masters,
-    timers: &'a Timers,
+    waiter: Waiter<'a>,
     lock_id: &'a LockId,
-    queue: Arc<WaitQueue>,
-    number: u64,
 }
 
-impl LocalWaiter<'_> {
+impl<'a> LocalWaiter<'a> {
+    /// Joins the queue of the waiters for `lock_id`.
+    pub(crate) fn join(context: &'a Context, lock_id: &'a LockId) -> Self {
+        let id = (context.machine).with(|machine, now| machine.waiters.join(lock_id, now.lease));
+        Self {
+            waiter: Waiter { context, id },
+            lock_id,
+        }
+    }
+
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If too much time passes without a poll of this waiter, it loses its turn and must
     /// wait again. Returns whether there was a wait.
     pub(crate) async fn wait_for_turn(&self, deadline: Option<LeaseTick>) -> bool {
+        let Waiter { context, id } = &self.waiter;
         let mut has_waited = false;
-        loop {
+        let check = |cx: &task::Context<'_>| {
             let now = clock::now();
-            let turn = {
-                let mut state = self.queue.state.lock();
-                state.order.ask_for_turn(self.number, now, Arc::default)
-            };
-            let Some((wakeup, look_again)) = turn else {
-                return has_waited;
-            };
-            if deadline.is_some_and(|deadline| deadline <= now) || self.timers.have_ended() {
-                return has_waited;
+            let turn = (context.machine).poll(cx, |machine, waker| {
+                machine.waiters.ask_for_turn(*id, now, waker)
+            });
+            match turn {
+                Some(look_again) if deadline.is_none_or(|deadline| now < deadline) => {
+                    has_waited = true;
+                    ControlFlow::Continue(deadline.map_or(look_again, |end| end.min(look_again)))
+                }
+                Some(_) | None => ControlFlow::Break(()),
             }
-            let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
-            let end = self.timers.sleep_until(end);
-            select(pin!(wakeup.notified()), pin!(end)).await;
-            has_waited = true;
-        }
+        };
+        context.timers.wait(check).await;
+        has_waited
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
     pub(crate) fn expect(&self, at: LeaseTick) {
-        self.queue.state.lock().order.expect(self.number, at);
+        let waiter = &self.waiter;
+        waiter.visit(|waiters| waiters.expect(waiter.id, at));
     }
 
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
     pub(crate) async fn sleep_until(&self, at: LeaseTick) {
         self.expect(at);
-        self.timers.sleep_until(at).await;
+        self.waiter.context.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
     pub(crate) async fn pause_until(&self, at: LeaseTick) {
         self.expect(at);
-        let (signal, is_released) = (&self.queue.events.signal, || self.is_released());
-        signal.wait_until(at, self.timers, is_released).await;
+        self.waiter
+            .wait_until(at, None, |heard| heard.is_released)
+            .await;
     }
 
     /// Moves this waiter to the end of its queue.
     pub(crate) fn step_back(&mut self) {
-        let next = {
-            let mut state = self.queue.state.lock();
-            let next = state.order.step_back(self.number, clock::now());
-            if next.is_some() {
-                self.number = state.order.number();
-            }
-            next
-        };
-        wake(next);
+        let Waiter { context, id } = &mut self.waiter;
+        (context.machine).with(|machine, now| machine.step_back(id, now));
     }
 
-    /// Forgets the events that came before the attempt that begins now. Does nothing if it is not
-    /// this waiter's turn. For example, a last attempt at a deadline must not take the events from
-    /// the waiter that contends.
     pub(crate) fn begin_attempt(&self) {
-        let state = self.queue.state.lock();
-        if state.order.contends(self.number) {
-            self.queue.events.forget();
-        }
+        self.waiter.begin_attempt();
     }
 
     /// Starts to get the changes that masters report. A master reports a change only after a
     /// command that watches the lock.
     pub(crate) fn listen(&self) {
-        let was_listening = mem::replace(&mut self.queue.state.lock().is_listening, true);
-        if !was_listening {
-            self.masters.listen(&self.topic(), &self.queue.listener());
-        }
+        self.waiter.watch(self.lock_id.key());
     }
 
     /// Waits until the lock may be free. The lock may be free if a guard of this process has
@@ -243,116 +110,56 @@ impl LocalWaiter<'_> {
         wanted: MasterSet,
         end: LeaseTick,
     ) -> Option<MasterSet> {
-        if !self.queue.state.lock().order.contends(self.number) {
+        let context = self.waiter.context;
+        let contends = || {
+            let waiter = &self.waiter;
+            waiter.visit(|waiters| waiters.contends(waiter.id))
+        };
+        if !contends() {
             return Some(wanted);
         }
         self.expect(end);
-        let events = &self.queue.events;
         let agreed = self.agreed(wanted);
         let freed_in = |round: &Round| round.masters(Vote::is_freed);
         let freed = || answers.map_or(MasterSet::NONE, |round| round.read(freed_in));
-        let is_majority = |set| self.masters.quorum().has_majority_of_every_set(set);
-        let is_news = |freed: MasterSet| {
-            let heard = events.heard();
+        let is_majority = |set| context.masters.quorum().has_majority_of_every_set(set);
+        let may_be_free = |heard: Heard| {
             heard.is_released
                 || agreed.is_some_and(|agreed| heard.changed.contains(agreed))
-                || is_majority(heard.changed | freed)
+                || is_majority(heard.changed | freed())
         };
-        let may_be_free = || is_news(freed());
-        let changed = pin!(events.signal.wait_until(end, self.timers, may_be_free));
         // After a release was decided, more masters may still answer that the lock is free.
-        let answered = pin!(async {
-            match answers {
-                Some(round) => {
-                    let is_free = |round: &Round, _| is_news(freed_in(round)).then_some(());
-                    round.until(is_free).await;
-                }
-                None => future::pending().await,
-            }
-        });
-        select(changed, answered).await;
-        let (changed, freed) = (events.heard().changed, freed());
-        if is_majority(changed | freed) {
-            let news = changed - freed;
+        self.waiter.wait_until(end, answers, may_be_free).await;
+        let (heard, freed) = (self.heard(), freed());
+        if is_majority(heard.changed | freed) {
+            let news = heard.changed - freed;
             return Some(if news.is_empty() { freed } else { news });
         }
-        may_be_free().then_some(wanted)
+        may_be_free(heard).then_some(wanted)
     }
 
     /// Returns whether a guard of this process has released the lock since the newest attempt of
     /// this queue began.
     pub(crate) fn is_released(&self) -> bool {
-        self.queue.events.heard().is_released
+        self.heard().is_released
+    }
+
+    fn heard(&self) -> Heard {
+        let waiter = &self.waiter;
+        waiter.visit(|waiters| waiters.heard(waiter.id))
     }
 
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
-        self.waiters.history(self.lock_id, visit)
+        (self.waiter.context.histories).visit(self.lock_id, visit)
     }
 
     /// Returns the agreed master, chosen from the masters in `among` that report changes.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        let among = self.masters.reporting().and(among);
-        let agreed = self.masters.agreed(self.lock_id.key(), among);
-        agreed.filter(|_| self.waiters.are_told())
-    }
-
-    /// Leaves the queue. If this starts the turn of another waiter, returns the handle that wakes
-    /// that waiter.
-    fn leave(&self) -> Option<Arc<Notify>> {
-        let mut queues = self.waiters.queues.lock();
-        let mut state = self.queue.state.lock();
-        let next = state.order.leave(self.number, clock::now());
-        state.waiters -= 1;
-        let is_last = state.waiters == 0;
-        if is_last {
-            // This queue is not used again: the next waiter creates another one.
-            queues.remove(self.lock_id);
-        }
-        let has_listened = is_last && state.is_listening;
-        drop((state, queues)); // a turn of the machine may run code of the program
-        if has_listened {
-            self.masters.ignore(&self.topic(), &self.queue.listener());
-        }
-        next
-    }
-
-    fn topic(&self) -> Topic {
-        Topic::Key(self.lock_id.key().clone())
-    }
-}
-
-impl Drop for LocalWaiter<'_> {
-    fn drop(&mut self) {
-        if !self.timers.home.is_parent() {
-            wake(self.leave());
-        }
-    }
-}
-
-/// Wakes the waiter whose turn has come. The caller must hold no mutex, because a waker runs code
-/// of the program.
-fn wake(next: Option<Arc<Notify>>) {
-    if let Some(next) = next {
-        shielded(|| next.notify_one());
-    }
-}
-
-impl WaitQueue {
-    fn note_release(&self) {
-        self.state.lock().order.on_event(clock::now());
-        self.events.note_release();
-    }
-
-    fn listener(self: &Arc<Self>) -> Weak<dyn Listener> {
-        Arc::downgrade(self) as Weak<dyn Listener>
-    }
-}
-
-impl Listener for WaitQueue {
-    fn on_news(&self, master: usize, topic: &Topic) {
-        self.state.lock().order.on_event(clock::now());
-        self.events.on_news(master, topic);
+        let context = self.waiter.context;
+        let among = context.masters.reporting().and(among);
+        let agreed = context.masters.agreed(self.lock_id.key(), among);
+        agreed.filter(|_| context.are_told())
     }
 }
 
@@ -363,7 +170,6 @@ mod tests {
     use testkit::polled::polled;
     use tokio::time::timeout;
 
-    use super::{Listener, Topic};
     use crate::{Coordinator, Fault, MemoryMaster};
 
     #[tokio::test(start_paused = true)]
@@ -384,8 +190,8 @@ mod tests {
             lock.acquire_within(moment).await.unwrap_err();
             let _ = timeout(moment, lock.acquire()).await;
         }
-        assert_eq!(locks.context().local_waiters.queues.lock().len(), 0);
-        assert_eq!(locks.context().masters.listeners(), 0);
+        assert_eq!(locks.context().waiters(), 0);
+        assert_eq!(locks.context().topics(), 0);
     }
 
     /// A holder has three of five masters, and two are free.
@@ -400,11 +206,9 @@ mod tests {
         let mut waiting = pin!(lock.acquire());
         let moment = Duration::from_millis(50);
         assert!(timeout(moment, waiting.as_mut()).await.is_err());
-        let queues = locks.context().local_waiters.queues.lock().clone();
-        let queue = queues.values().next().unwrap();
         let sent = masters[0].commands();
         for master in [3, 4] {
-            queue.on_news(master, &Topic::Key("r".into()));
+            locks.context().report("r", master);
             assert!(timeout(moment, waiting.as_mut()).await.is_err());
         }
         assert_eq!(masters[0].commands(), sent, "two masters are no majority");
@@ -430,11 +234,9 @@ mod tests {
             let mut waiting = pin!(lock.acquire());
             assert!(timeout(millis(20), waiting.as_mut()).await.is_err());
             let before = sent();
-            let queues = locks.context().local_waiters.queues.lock().clone();
-            let queue = queues.values().next().unwrap();
             let flood = async || loop {
                 tokio::time::sleep(millis(1)).await;
-                (0..5).for_each(|master| queue.on_news(master, &Topic::Key("r".into())));
+                (0..5).for_each(|master| locks.context().report("r", master));
             };
             let moment = timeout(millis(20_000), async {
                 if is_flooded {
@@ -485,7 +287,7 @@ mod tests {
             );
             // Leaves time for the requests under way, and for the next waiter to watch the lock.
             tokio::time::sleep(millis(400)).await;
-            watched += usize::from(locks.context().masters.listeners() == 3);
+            watched += usize::from(locks.context().topics() == 1);
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
             drop(served.expect("the waiter was not woken").unwrap());
@@ -493,8 +295,8 @@ mod tests {
             for master in &masters {
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
-            assert_eq!(locks.context().local_waiters.queues.lock().len(), 0);
-            assert_eq!(locks.context().masters.listeners(), 0);
+            assert_eq!(locks.context().waiters(), 0);
+            assert_eq!(locks.context().topics(), 0);
         }
         assert_eq!(watched, 31);
     }

@@ -7,14 +7,15 @@ use slotmap::SlotMap;
 use self::{
     link::{Item, Link},
     owed::{Owed, is_owed},
+    subscription::Subscription,
 };
 use super::{
     ClaimId, VotesTo,
     claim::Claim,
-    listeners::{Listeners, Subscription},
     out::{MasterEvent, Out},
     request::Request,
     round::Rounds,
+    waiters::Waiters,
 };
 use crate::core::{
     restart::{DataLoss, Quarantine},
@@ -26,6 +27,7 @@ pub(crate) mod link;
 pub(crate) mod owed;
 mod quarantine;
 mod replies;
+pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
 
@@ -83,9 +85,10 @@ pub(crate) struct Session {
     pub(crate) reports_changes: bool,
     /// The node timeout. `None` until the first dial is over.
     pub(crate) node_timeout: Option<Duration>,
-    pub(in crate::machine) listeners: Listeners,
     /// The requests whose votes are open, and that were not sent.
     waiting: VecDeque<Arc<Request>>,
+    /// The channel to which the connection is subscribed.
+    channel: Option<Arc<str>>,
     /// The change of the subscription to send before the requests.
     change: Option<Subscription>,
     /// The releases that have their votes and must still be sent.
@@ -122,6 +125,7 @@ pub(in crate::machine) struct Cast {
 pub(crate) struct Cx<'a> {
     pub(in crate::machine) rounds: &'a Rounds,
     pub(in crate::machine) claims: &'a SlotMap<ClaimId, Box<Claim>>,
+    pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) out: &'a mut Out,
     pub(in crate::machine) is_abandoned: bool,
     /// The time on the monotonic clock.
@@ -141,8 +145,8 @@ impl Session {
             is_serving: false,
             reports_changes: false,
             node_timeout: None,
-            listeners: Listeners::default(),
             waiting: VecDeque::new(),
+            channel: None,
             change: None,
             owed: Owed::default(),
             late: VecDeque::new(),
@@ -235,13 +239,13 @@ impl Session {
         self.node_timeout = Some(self.link.liveness.timeout());
         self.down = None;
         self.is_serving = true;
-        self.listeners.connect();
+        self.channel = None;
         self.reports_changes = reports_changes;
         if !reports_changes {
             let error = "CLIENT TRACKING is refused".into();
             cx.tell(self.master, MasterEvent::ReportsNothing { error });
         }
-        self.change = self.listeners.take_change();
+        self.change = self.take_change(cx.waiters.called());
     }
 
     /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
@@ -410,17 +414,6 @@ impl Session {
     /// Returns whether every command has been delivered.
     pub(crate) fn is_empty(&self) -> bool {
         self.link.sent.is_empty() && !self.has_backlog()
-    }
-
-    /// Sends a change of the subscription, if one is needed.
-    pub(in crate::machine) fn resubscribe(&mut self) {
-        if self.is_serving
-            && let Some(change) = self.listeners.take_change()
-        {
-            // A change replaces one that was not sent yet, because there is only one channel.
-            self.change = Some(change);
-            self.wake();
-        }
     }
 
     /// Returns whether there is anything to send.

@@ -4,17 +4,14 @@ use std::{mem, sync::Arc};
 
 use super::{Cast, Cx, Session, link::Item};
 use crate::{
+    clock,
     core::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
         time::tick::Tick,
         vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
     },
-    machine::{
-        listeners::Topic,
-        out::{MasterEvent, Told},
-        request::Request,
-    },
+    machine::{out::MasterEvent, request::Request, waiters::Topic},
 };
 
 impl Session {
@@ -97,19 +94,6 @@ impl Session {
         }
     }
 
-    /// Handles the reply to a change of a subscription. After an error, waiters poll. Fails on any
-    /// other reply.
-    fn on_refused_change(&mut self, cx: &mut Cx<'_>, reply: &Reply<'_>) -> Result<(), Arc<str>> {
-        let Reply::Error(error) = reply else {
-            return Err("a reply came instead of the confirmation of a subscription".into());
-        };
-        if !mem::replace(&mut self.link.is_denial_logged, true) {
-            let error = (&**error).into();
-            cx.tell(self.master, MasterEvent::CallsNobody { error });
-        }
-        Ok(())
-    }
-
     /// Handles the reply to a request to report changes. After an error, the master counts as one
     /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
     fn on_caching(&mut self, cx: &mut Cx<'_>, reply: &Reply<'_>) -> Result<(), Arc<str>> {
@@ -135,19 +119,15 @@ impl Session {
         }
     }
 
-    /// Tells the listeners of each key that the key may have changed without a report.
+    /// Tells the waiters of each key that the key may have changed without a report.
     pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
-        let all = self.listeners.all().into_iter();
-        let of_keys = all.filter(|(topic, _)| matches!(topic, Topic::Key(_)));
-        let told = of_keys.map(|(topic, listener)| Told::new(self.master, topic, listener));
-        cx.out.told.extend(told);
+        let now = clock::from_monotonic(cx.now);
+        cx.waiters.hear_of_all_keys(self.master, now, cx.out);
     }
 
     fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
-        let listeners = self.listeners.of(topic).into_iter();
-        cx.out
-            .told
-            .extend(listeners.map(|listener| Told::new(self.master, topic.clone(), listener)));
+        let now = clock::from_monotonic(cx.now);
+        cx.waiters.hear(self.master, topic, now, cx.out);
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of
@@ -160,19 +140,6 @@ impl Session {
         }
         self.link.is_flushed = true;
         Err("its keys may have been deleted or replaced".into())
-    }
-
-    /// Handles the confirmation of a change of a subscription. Fails if the oldest command does not
-    /// change the subscription to `channel`.
-    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Tick) -> Result<(), Arc<str>> {
-        // The command is checked before it is removed. A command of another kind must stay, because
-        // its own reply may still come.
-        match self.link.sent.oldest() {
-            Some(Item::Subscription(changed)) if **changed == *channel => {}
-            _ => return Err("a subscription was confirmed out of order".into()),
-        }
-        self.link.pop(now)?;
-        Ok(())
     }
 
     /// Handles a published message, which is the ticket of the waiter whose turn it is.

@@ -20,13 +20,14 @@ use crate::{
         protocol::{
             command::{Reply, fixture::command},
             connection_name::ConnectionName,
+            identity::Ticket,
         },
         restart::Sign,
         vote::{MasterSet, Verb, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
     },
     driver::live_round::LiveRound,
-    machine::{Machine, Now, RoundId, claim::step::Step, fixture::session_config},
+    machine::{Machine, Now, RoundId, claim::step::Step, fixture::session_config, waiters::Topic},
     master::{DistinctServers, HealthBoard, MasterConfig, Shared},
     observe::observer::LockObserver,
 };
@@ -805,9 +806,49 @@ fn apply(event: Event, rig: &mut Rig, posted: &mut Vec<(RoundId, Tick)>) -> Resu
     Ok(())
 }
 
+/// The letters are events. `+`: a waiter with a ticket comes. `-`: one leaves. `k`: a waiter that
+/// watches a key comes. `c`: there is a new connection.
+#[test]
+fn the_channel_is_subscribed_while_anyone_waits_for_a_turn() {
+    let mut rig = Rig::connected(Link::WINDOW);
+    let mut called = Vec::new();
+    for (step, (letter, expected)) in [
+        ('k', None),
+        ('+', Some(true)),
+        ('+', None),
+        ('c', Some(true)),
+        ('-', None),
+        ('-', Some(false)),
+        ('c', None),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let machine = &mut rig.machine;
+        match letter {
+            '+' | 'k' => {
+                let waiter = machine.waiters.add_alone(now().lease);
+                let topic = match letter {
+                    '+' => Topic::Turn(Ticket::new(step as u64, "u:1")),
+                    _ => Topic::Key("r".into()),
+                };
+                machine.listen(waiter, &topic);
+                called.extend(Some(waiter).filter(|_| letter == '+'));
+            }
+            '-' => machine.leave(called.pop().unwrap(), now()),
+            _ => rig.connect(Duration::ZERO, None, Link::WINDOW),
+        }
+        rig.send();
+        let expected = expected.map(|begins| ("quorlock:turn:u".into(), begins));
+        let change = rig.wire.change.take();
+        assert_eq!(change.map(|it| (it.channel, it.begins)), expected, "{step}");
+    }
+}
+
 /// Counts what is sent.
 #[derive(Default)]
 struct FakeWire {
+    change: Option<Subscription>,
     has_input: bool,
     sent: usize,
     in_flight: usize,
@@ -826,7 +867,9 @@ impl Transmit for FakeWire {
         self.has_input
     }
 
-    fn send_change(&mut self, _: &Subscription) {}
+    fn send_change(&mut self, change: &Subscription) {
+        self.change = Some(change.clone());
+    }
 }
 
 /// Returns the time for which a command is owed. Only a release is owed.

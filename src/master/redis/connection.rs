@@ -29,9 +29,8 @@ use crate::{
     },
     machine::{
         Machine,
-        listeners::Subscription,
         request::Request,
-        session::{Cx, Session, Transmit, link::Link},
+        session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
     master::{
         health::LastHeard,
