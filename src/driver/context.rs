@@ -21,8 +21,9 @@ use super::{
     masters::{Masters, supervise},
     renewer::Renewer,
     rights::KnownRights,
-    time::{Signal, Timers},
+    time::Timers,
     timestamps::Timestamps,
+    waiter::Waiter,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -37,7 +38,7 @@ use crate::{
         vote::{Verb, obstacle::Obstacle, round::Round, votes::Votes},
         wait::reach::Reach,
     },
-    machine::Machine,
+    machine::{Machine, waiters::Topic},
     master::{HealthBoard, Shared, Supervisor},
     observe::observer::LockObserver,
     panics::shielded,
@@ -129,15 +130,16 @@ impl Context {
         if self.is_forked() {
             return;
         }
-        let check = || {
+        let check = |_| {
             let now = clock::monotonic();
             let until = self.machine.lock(|machine| machine.rounds.pending_until());
             match until.filter(|until| now < *until) {
                 None => ControlFlow::Break(()),
-                Some(until) => ControlFlow::Continue(Some(clock::now_at(now) + until.since(now))),
+                Some(until) => ControlFlow::Continue(clock::now_at(now) + until.since(now)),
             }
         };
-        Signal::wait_for(&self.machine.delivered, &self.timers, check).await;
+        let waiter = Waiter::for_topic(&self.machine, &self.timers, &Topic::Delivered);
+        waiter.wait(None, check).await;
     }
 
     /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the

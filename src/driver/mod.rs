@@ -12,4 +12,4 @@ pub(crate) mod renewer;
 pub(crate) mod rights;
 pub(crate) mod time;
 mod timestamps;
-pub(crate) mod waiting;
+pub(crate) mod waiter;

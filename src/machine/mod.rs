@@ -148,6 +148,7 @@ impl Machine {
             roster: &self.roster,
             rounds: &mut self.rounds,
             renewals: &mut self.renewals,
+            waiters: &mut self.waiters,
             posts: &mut self.posts,
             out: &mut self.out,
             now,
@@ -220,7 +221,9 @@ impl Machine {
     #[inline]
     fn end_request(&mut self, mut request: Arc<Request>) {
         if let Some(Request { votes_to, .. }) = Arc::get_mut(&mut request) {
-            self.out.is_delivered |= self.rounds.end_request(votes_to.round);
+            if self.rounds.end_request(votes_to.round) {
+                self.waiters.wake(&Topic::Delivered, &mut self.out);
+            }
             self.drop_round(votes_to.round);
         }
     }

@@ -3,7 +3,6 @@
 use std::{fmt, mem, sync::Arc, task::Waker, time::Duration};
 
 use smallvec::SmallVec;
-use tokio::sync::Notify;
 use tracing::Span;
 
 use crate::{
@@ -20,8 +19,6 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Out {
     pub(crate) wake: Vec<Waker>,
-    /// The signals of the loss of locks.
-    pub(crate) lost: Vec<Arc<Notify>>,
     pub(crate) events: Vec<Event>,
     pub(crate) renewals: Vec<RenewalDecided>,
     /// What is new of which master.
@@ -31,8 +28,6 @@ pub(crate) struct Out {
     pub(crate) decided: SmallVec<[Decided; 1]>,
     /// Set if the renewer must look at its timers.
     pub(crate) wakes_renewer: bool,
-    /// Set if no release is pending any more.
-    pub(crate) is_delivered: bool,
     /// What is dropped after the unlock.
     pub(crate) garbage: Vec<Box<dyn fmt::Debug + Send>>,
 }
@@ -142,15 +137,13 @@ impl Out {
     /// Returns what waits for the unlock. `None` if nothing does.
     pub(crate) fn take(&mut self) -> Option<Self> {
         let is_empty = self.wake.is_empty()
-            && self.lost.is_empty()
             && self.events.is_empty()
             && self.renewals.is_empty()
             && self.garbage.is_empty()
             && self.news.is_empty()
             && self.voted.is_empty()
             && self.decided.is_empty()
-            && !self.wakes_renewer
-            && !self.is_delivered;
+            && !self.wakes_renewer;
         (!is_empty).then(|| mem::take(self))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
     sync::Arc,
     task::Waker,
 };
@@ -9,7 +10,7 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 use smallvec::SmallVec;
 
-use super::out::Out;
+use super::{ClaimId, out::Out};
 use crate::core::{
     protocol::{identity::Ticket, name::LockId},
     time::tick::LeaseTick,
@@ -28,14 +29,18 @@ pub(crate) struct WaiterId {
     number: u64,
 }
 
-/// News that a master sends without being asked. News may get lost, so it is only a hint. It may
-/// also be false: waiters are also told of a key when a change may have been missed, for example
-/// when the connection breaks.
+/// What news is about. The news of a master may get lost, so it is only a hint. It may also be
+/// false: waiters are also told of a key when a change may have been missed, for example when the
+/// connection breaks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Topic {
     /// The key changes: any client writes or deletes it, or it expires. A master reports this only
     /// after a command that watches the key.
     Key(Arc<str>),
+    /// No release is pending any more.
+    Delivered,
+    /// The lock of the claim is lost.
+    Lost(ClaimId),
     /// It is the turn of the waiter with this ticket. A master publishes this on the channel of the
     /// waiter's coordinator. This variant comes last: see [`Waiters::called`].
     Turn(Ticket),
@@ -221,7 +226,7 @@ impl Waiters {
     pub(super) fn called(&self) -> Option<&Ticket> {
         match self.topics.last_key_value()?.0 {
             Topic::Turn(ticket) => Some(ticket),
-            Topic::Key(_) => None,
+            Topic::Delivered | Topic::Key(_) | Topic::Lost(_) => None,
         }
     }
 
@@ -229,6 +234,14 @@ impl Waiters {
     pub(super) fn hear(&mut self, master: usize, topic: &Topic, now: LeaseTick, out: &mut Out) {
         for queue in self.topics.get(topic).into_iter().flatten() {
             self.queues[*queue].hear_of(topic, master, now, out);
+        }
+    }
+
+    /// Passes on news about `topic` that comes from no master.
+    pub(super) fn wake(&mut self, topic: &Topic, out: &mut Out) {
+        for queue in self.topics.get(topic).into_iter().flatten() {
+            let wakers = mem::take(&mut self.queues[*queue].wakers);
+            out.wake.extend(wakers.into_values());
         }
     }
 
@@ -270,9 +283,10 @@ impl Waiters {
 
 impl WaitQueue {
     fn hear_of(&mut self, topic: &Topic, master: usize, now: LeaseTick, out: &mut Out) {
-        match topic {
-            Topic::Key(_) => self.heard.changed.insert(master),
-            Topic::Turn(_) => self.heard.called.insert(master),
+        if matches!(topic, Topic::Turn(_)) {
+            self.heard.called.insert(master);
+        } else {
+            self.heard.changed.insert(master);
         }
         self.wake_contender(now, out);
     }

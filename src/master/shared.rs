@@ -30,8 +30,6 @@ pub(crate) struct Shared {
     /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is no
     /// code of the program.
     pub(crate) renewer: Notify,
-    /// Notified when no release is pending.
-    pub(crate) delivered: Notify,
     pub(crate) home: HomeProcess,
 }
 
@@ -58,7 +56,6 @@ impl Shared {
             observer,
             health,
             renewer: Notify::new(),
-            delivered: Notify::new(),
             home: HomeProcess::this(),
         }
     }
@@ -114,9 +111,6 @@ impl Shared {
         for waker in wake.drain(..) {
             shielded(|| waker.wake());
         }
-        for signal in out.lost {
-            shielded(|| signal.notify_waiters());
-        }
         for event in out.events {
             shielded(|| self.observer.tell(event));
         }
@@ -128,9 +122,6 @@ impl Shared {
         }
         for decided in out.decided {
             shielded(|| self.observer.record_round(|| decided));
-        }
-        if out.is_delivered {
-            shielded(|| self.delivered.notify_waiters());
         }
         for garbage in out.garbage {
             shielded(|| drop(garbage));

@@ -20,7 +20,7 @@ use testkit::on_event::OnEvent;
 use tokio::{
     spawn,
     task::JoinHandle,
-    time::{advance, sleep, timeout},
+    time::{Instant, advance, sleep, timeout},
 };
 use tracing::{Event, Metadata, Subscriber, span, subscriber::set_default};
 
@@ -279,6 +279,28 @@ async fn a_waker_that_panics_harms_no_release_of_the_lock_that_it_waits_for() {
     }
     guard.release().await.unwrap();
     drop(waiter.await.unwrap());
+}
+
+/// Several tasks wait for the same event, and the waker of the first one panics.
+#[tokio::test(start_paused = true)]
+async fn a_waker_that_panics_keeps_the_event_from_no_other_task() {
+    let world = World::new(3).await;
+    let guard = world.locks.mutex("victim").acquire().await.unwrap();
+    let (mut first, mut other) = (pin!(guard.lost()), pin!(guard.lost()));
+    poll_with_bomb(first.as_mut());
+    start(other.as_mut()).await;
+    let masters = world.masters.iter();
+    masters.for_each(|master| master.delete("victim"));
+    let begin = Instant::now();
+    guard.extend(seconds(20)).await.unwrap_err();
+    assert_eq!(other.await.reason, LostReason::Disowned);
+    world.inject_all(&Fault::Delay(millis(20)));
+    drop(world.guard().await);
+    let (mut first, mut other) = (pin!(world.locks.close()), pin!(world.locks.close()));
+    poll_with_bomb(first.as_mut());
+    start(other.as_mut()).await;
+    other.await;
+    assert!(begin.elapsed() < millis(200), "{:?}", begin.elapsed());
 }
 
 /// A program may wait for a loss in each of its requests, beside something else that ends first.

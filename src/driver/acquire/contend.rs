@@ -7,6 +7,7 @@ use super::{
     attempt::{Attempted, attempt, attempt_timeout, majority_answers},
     deadline::Deadline,
     denied::Denied,
+    local_waiter::LocalWaiter,
 };
 use crate::{
     clock,
@@ -16,10 +17,7 @@ use crate::{
         vote::{MasterSet, obstacle::Obstacle},
         wait::contest::{ContestPolicy, Start},
     },
-    driver::{
-        claim::{ask::LockRequest, level::Level},
-        waiting::local_waiters::LocalWaiter,
-    },
+    driver::claim::{ask::LockRequest, level::Level},
 };
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the

@@ -29,7 +29,7 @@ use crate::{
         },
         context::Context,
         live_round::LiveRound,
-        waiting::Waiter,
+        waiter::Waiter,
     },
     machine::claim::ask::NextRound,
 };
@@ -279,7 +279,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     fn listen(&self) -> Waiter<'a> {
-        Waiter::called(self.context, &self.ticket)
+        Waiter::called(&self.context.machine, &self.context.timers, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {

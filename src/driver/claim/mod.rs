@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, ops::ControlFlow, sync::Arc, task::Context, time::Duration};
 
-use super::{context, live_round::LiveRound, time::Signal};
+use super::{context, live_round::LiveRound, waiter::Waiter};
 use crate::{
     clock,
     core::{
@@ -15,6 +15,7 @@ use crate::{
     machine::{
         ClaimId,
         claim::{Claim as Kept, step::Step},
+        waiters::Topic,
     },
     meter::Counted,
 };
@@ -160,20 +161,21 @@ impl Claim {
     /// nothing can notice the end of its lease after that.
     pub(crate) async fn lost(&self) -> LostReason {
         let timers = &self.context.timers;
-        let check = || match self.lock_state() {
+        if let LockState::Lost(reason) = self.lock_state() {
+            return reason; // after a fork, no mutex may be locked
+        }
+        let check = |_| match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
             // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
             LockState::Held | LockState::InDoubt => {
-                ControlFlow::Continue(self.read(|claim| Some(claim.lease.until())))
+                let machine = &self.context.machine;
+                ControlFlow::Continue(machine.lock(|machine| machine.claim(self.id).lease.until()))
             }
         };
-        if let ControlFlow::Break(reason) = check() {
-            return reason; // after a fork, no mutex may be locked
-        }
-        let signal = self.step(|claim, _| claim.lost_signal());
+        let waiter = Waiter::for_topic(&self.context.machine, timers, &Topic::Lost(self.id));
         loop {
-            if let Some(reason) = Signal::wait_for(&signal, timers, check).await {
+            if let Some(reason) = waiter.wait(None, check).await {
                 return reason;
             }
             self.step(|claim, step| claim.lose(step, LostReason::Ended));

@@ -4,7 +4,6 @@
 use std::{
     collections::HashMap,
     fmt,
-    ops::ControlFlow,
     pin::pin,
     sync::{
         Arc, Weak,
@@ -14,7 +13,7 @@ use std::{
 
 use futures::future::{Either, select};
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::Claim;
 use crate::{
@@ -25,12 +24,10 @@ use crate::{
         },
         time::tick::LeaseTick,
     },
-    driver::{
-        context::Context,
-        time::{Signal, Timers},
-    },
+    driver::{context::Context, time::Timers},
     home::HomeProcess,
     machine::ClaimId,
+    panics::shielded,
 };
 
 /// An owner of locks. A mutex has no owner. Instead, each attempt at a mutex has a token.
@@ -78,7 +75,7 @@ impl LockOwner {
             lock_id: lock_id.clone(),
             permit: Semaphore::new(1),
             claim: Mutex::default(),
-            is_won: Signal::default(),
+            is_won: Notify::new(),
         });
         locks.insert(lock_id.clone(), Arc::downgrade(&lock));
         lock
@@ -105,7 +102,8 @@ pub(crate) struct OwnedLock {
     /// time and take over each other's grants.
     permit: Semaphore,
     claim: Mutex<Option<ClaimId>>,
-    is_won: Signal,
+    /// Notified when `claim` is won.
+    is_won: Notify,
 }
 
 impl OwnedLock {
@@ -145,16 +143,19 @@ impl OwnedLock {
     /// Lets the other tasks of the owner reenter `claim`.
     pub(crate) fn won(&self, claim: &Claim) {
         *self.claim.lock() = Some(claim.id);
-        self.is_won.notify();
+        shielded(|| self.is_won.notify_waiters());
     }
 
     /// Waits until the owner has a claim that it can reenter.
     pub(crate) async fn until_held(&self, context: &Arc<Context>) {
-        let check = || match self.claim(context) {
-            Some(_) => ControlFlow::Break(()),
-            None => ControlFlow::Continue(None),
-        };
-        self.is_won.wait(&context.timers, check).await;
+        loop {
+            let mut won = pin!(self.is_won.notified());
+            won.as_mut().enable(); // registers before the check, to miss no win
+            if self.is_held(context) {
+                return;
+            }
+            won.await;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Clocks and timers, and a signal for tasks that wait.
+//! Timers.
 
 use std::{
     future::poll_fn,
@@ -9,17 +9,9 @@ use std::{
 };
 
 use futures::future::{Either, select};
-use tokio::{
-    runtime::Handle,
-    sync::{Notify, watch},
-};
+use tokio::{runtime::Handle, sync::watch};
 
-use crate::{
-    clock,
-    core::time::tick::LeaseTick,
-    home::HomeProcess,
-    panics::{caught, shielded},
-};
+use crate::{clock, core::time::tick::LeaseTick, home::HomeProcess, panics::caught};
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.
@@ -114,48 +106,5 @@ impl Timers {
 pub(crate) async fn sleep_until(at: LeaseTick) {
     while let Some(time) = clock::next_sleep(at) {
         tokio::time::sleep(time).await;
-    }
-}
-
-/// A signal for tasks that wait for a condition. Each task checks its condition itself.
-#[derive(Debug, Default)]
-pub(crate) struct Signal(Notify);
-
-impl Signal {
-    /// Makes every task that waits check its condition again. The caller must hold no mutex,
-    /// because a waker runs code of the program. A panic of a waker is no matter of the caller.
-    pub(crate) fn notify(&self) {
-        shielded(|| self.0.notify_waiters());
-    }
-
-    /// Waits until `check` returns `Break`. Calls `check` at once, and then again after every
-    /// signal. If `check` returns `Continue` with an instant, also calls `check` at that instant.
-    /// Returns `None` if there is such an instant, but the timers have ended.
-    pub(crate) async fn wait<T>(
-        &self,
-        timers: &Timers,
-        check: impl FnMut() -> ControlFlow<T, Option<LeaseTick>>,
-    ) -> Option<T> {
-        Self::wait_for(&self.0, timers, check).await
-    }
-
-    /// Waits as [`wait`](Self::wait) does, for a signal that the machine gives.
-    pub(crate) async fn wait_for<T>(
-        signal: &Notify,
-        timers: &Timers,
-        mut check: impl FnMut() -> ControlFlow<T, Option<LeaseTick>>,
-    ) -> Option<T> {
-        loop {
-            let mut signal = pin!(signal.notified());
-            signal.as_mut().enable(); // registers before the check, to miss no signal
-            match check() {
-                ControlFlow::Break(done) => return Some(done),
-                ControlFlow::Continue(None) => signal.await,
-                ControlFlow::Continue(Some(_)) if timers.have_ended() => return None,
-                ControlFlow::Continue(Some(at)) => {
-                    select(signal, pin!(timers.sleep_until(at))).await;
-                }
-            }
-        }
     }
 }

@@ -45,7 +45,6 @@ impl Claim {
             },
             newest: step.rounds.open(round, role),
             timer: None,
-            lost: None,
             refs: 1,
             terms,
         };

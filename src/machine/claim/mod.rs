@@ -1,15 +1,14 @@
 //! A claim on a lock: what it may have left on masters, whether the lock is held, and what to send
 //! next.
 
-use std::{mem, sync::Arc, time::Duration};
-
-use tokio::sync::Notify;
+use std::{mem, time::Duration};
 
 use self::step::Step;
 use super::{
     RoundId,
     out::{Event, HoldSpan, What},
     round::{Role, Rounds},
+    waiters::Topic,
 };
 use crate::core::{
     kind::Access,
@@ -75,8 +74,6 @@ pub(crate) struct Claim {
     pub(crate) newest: RoundId,
     /// The time of the claim's timer, by which it is renewed.
     pub(in crate::machine) timer: Option<LeaseTick>,
-    /// Notified when the lock is lost. `None` if no task has waited for that.
-    lost: Option<Arc<Notify>>,
     /// The number of references: of levels, and of the last command.
     pub(in crate::machine) refs: u32,
 }
@@ -160,11 +157,6 @@ impl Claim {
             LockState::Held | LockState::InDoubt => self.lease.remaining(step.now.lease),
             LockState::Lost(_) => Duration::ZERO,
         }
-    }
-
-    /// Returns the signal of the loss of the lock.
-    pub(crate) fn lost_signal(&mut self) -> Arc<Notify> {
-        self.lost.get_or_insert_default().clone()
     }
 
     /// Notes that a held lock is lost for this `reason`. If its lease has expired, the reason is
@@ -297,7 +289,7 @@ impl Claim {
 
     fn end(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut Step<'_>) {
         let lost = Phase::Lost { reason, stalled };
-        step.out.lost.extend(self.lost.take());
+        step.waiters.wake(&Topic::Lost(step.id), step.out);
         // A call for several locks may lose one of them before a guard has it.
         if let Phase::Held(held) = mem::replace(&mut self.phase, lost)
             && let Some(hold) = held.hold

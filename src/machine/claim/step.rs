@@ -18,6 +18,7 @@ use crate::{
         renewals::Renewals,
         request::Post,
         round::{Role, Rounds},
+        waiters::Waiters,
     },
 };
 
@@ -28,6 +29,7 @@ pub(crate) struct Step<'a> {
     pub(in crate::machine) roster: &'a Arc<Roster>,
     pub(crate) rounds: &'a mut Rounds,
     pub(in crate::machine) renewals: &'a mut Renewals,
+    pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) posts: &'a mut Vec<Post>,
     pub(in crate::machine) out: &'a mut Out,
     pub(crate) now: Now,

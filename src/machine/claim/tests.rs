@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use std::sync::Arc;
+
 use super::{ask::NextRound, *};
 use crate::core::{
     kind::Kind,

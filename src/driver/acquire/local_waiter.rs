@@ -3,7 +3,6 @@
 
 use std::{ops::ControlFlow, task};
 
-use super::Waiter;
 use crate::{
     clock,
     core::{
@@ -12,23 +11,25 @@ use crate::{
         vote::{MasterSet, Vote, round::Round},
         wait::history::History,
     },
-    driver::{context::Context, live_round::LiveRound},
+    driver::{context::Context, live_round::LiveRound, waiter::Waiter},
     machine::waiters::Heard,
 };
 
 /// A waiter for a lock without queues on the masters. It leaves its queue when dropped.
 #[derive(Debug)]
-pub(crate) struct LocalWaiter<'a> {
+pub(super) struct LocalWaiter<'a> {
+    context: &'a Context,
     waiter: Waiter<'a>,
     lock_id: &'a LockId,
 }
 
 impl<'a> LocalWaiter<'a> {
     /// Joins the queue of the waiters for `lock_id`.
-    pub(crate) fn join(context: &'a Context, lock_id: &'a LockId) -> Self {
+    pub(super) fn join(context: &'a Context, lock_id: &'a LockId) -> Self {
         let id = (context.machine).with(|machine, now| machine.waiters.join(lock_id, now.lease));
         Self {
-            waiter: Waiter { context, id },
+            context,
+            waiter: Waiter::new(&context.machine, &context.timers, id),
             lock_id,
         }
     }
@@ -36,13 +37,13 @@ impl<'a> LocalWaiter<'a> {
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If too much time passes without a poll of this waiter, it loses its turn and must
     /// wait again. Returns whether there was a wait.
-    pub(crate) async fn wait_for_turn(&self, deadline: Option<LeaseTick>) -> bool {
-        let Waiter { context, id } = &self.waiter;
+    pub(super) async fn wait_for_turn(&self, deadline: Option<LeaseTick>) -> bool {
+        let (context, id) = (self.context, self.waiter.id);
         let mut has_waited = false;
         let check = |cx: &task::Context<'_>| {
             let now = clock::now();
             let turn = (context.machine).poll(cx, |machine, waker| {
-                machine.waiters.ask_for_turn(*id, now, waker)
+                machine.waiters.ask_for_turn(id, now, waker)
             });
             match turn {
                 Some(look_again) if deadline.is_none_or(|deadline| now < deadline) => {
@@ -57,19 +58,19 @@ impl<'a> LocalWaiter<'a> {
     }
 
     /// If this waiter has its turn, notes that it does not act before `at`.
-    pub(crate) fn expect(&self, at: LeaseTick) {
+    pub(super) fn expect(&self, at: LeaseTick) {
         let waiter = &self.waiter;
         waiter.visit(|waiters| waiters.expect(waiter.id, at));
     }
 
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
-    pub(crate) async fn sleep_until(&self, at: LeaseTick) {
+    pub(super) async fn sleep_until(&self, at: LeaseTick) {
         self.expect(at);
-        self.waiter.context.timers.sleep_until(at).await;
+        self.context.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
-    pub(crate) async fn pause_until(&self, at: LeaseTick) {
+    pub(super) async fn pause_until(&self, at: LeaseTick) {
         self.expect(at);
         self.waiter
             .wait_until(at, None, |heard| heard.is_released)
@@ -77,18 +78,18 @@ impl<'a> LocalWaiter<'a> {
     }
 
     /// Moves this waiter to the end of its queue.
-    pub(crate) fn step_back(&mut self) {
-        let Waiter { context, id } = &mut self.waiter;
-        (context.machine).with(|machine, now| machine.step_back(id, now));
+    pub(super) fn step_back(&mut self) {
+        let id = &mut self.waiter.id;
+        (self.context.machine).with(|machine, now| machine.step_back(id, now));
     }
 
-    pub(crate) fn begin_attempt(&self) {
+    pub(super) fn begin_attempt(&self) {
         self.waiter.begin_attempt();
     }
 
     /// Starts to get the changes that masters report. A master reports a change only after a
     /// command that watches the lock.
-    pub(crate) fn listen(&self) {
+    pub(super) fn listen(&self) {
         self.waiter.watch(self.lock_id.key());
     }
 
@@ -104,13 +105,13 @@ impl<'a> LocalWaiter<'a> {
     /// its key back on masters that have lost the key. If such a report were enough, a waiter would
     /// take these masters for a moment at each renewal, and the holder could never put its key
     /// back.
-    pub(crate) async fn wait_for_news(
+    pub(super) async fn wait_for_news(
         &self,
         answers: Option<&LiveRound>,
         wanted: MasterSet,
         end: LeaseTick,
     ) -> Option<MasterSet> {
-        let context = self.waiter.context;
+        let context = self.context;
         let contends = || {
             let waiter = &self.waiter;
             waiter.visit(|waiters| waiters.contends(waiter.id))
@@ -140,7 +141,7 @@ impl<'a> LocalWaiter<'a> {
 
     /// Returns whether a guard of this process has released the lock since the newest attempt of
     /// this queue began.
-    pub(crate) fn is_released(&self) -> bool {
+    pub(super) fn is_released(&self) -> bool {
         self.heard().is_released
     }
 
@@ -150,13 +151,13 @@ impl<'a> LocalWaiter<'a> {
     }
 
     /// Reads or changes the history of the lock.
-    pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
-        (self.waiter.context.histories).visit(self.lock_id, visit)
+    pub(super) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
+        (self.context.histories).visit(self.lock_id, visit)
     }
 
     /// Returns the agreed master, chosen from the masters in `among` that report changes.
-    pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        let context = self.waiter.context;
+    pub(super) fn agreed(&self, among: MasterSet) -> Option<usize> {
+        let context = self.context;
         let among = context.masters.reporting().and(among);
         let agreed = context.masters.agreed(self.lock_id.key(), among);
         agreed.filter(|_| context.are_told())

@@ -1,21 +1,21 @@
-//! Handles of the waiters that the machine keeps.
+//! A handle of a waiter that the machine keeps.
 
-pub(in crate::driver) mod local_waiters;
-
-use std::{ops::ControlFlow, sync::Arc, task};
+use std::{ops::ControlFlow, sync::Arc, task::Context};
 
 use crate::{
     clock,
     core::{protocol::identity::Ticket, time::tick::LeaseTick, vote::MasterSet},
-    driver::{context::Context, live_round::LiveRound},
+    driver::{live_round::LiveRound, time::Timers},
     machine::waiters::{Heard, Topic, WaiterId, Waiters},
+    master::Shared,
 };
 
 /// A waiter of this coordinator. It leaves when dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a> {
-    context: &'a Context,
-    id: WaiterId,
+    machine: &'a Shared,
+    timers: &'a Timers,
+    pub(super) id: WaiterId,
 }
 
 impl<'a> Waiter<'a> {
@@ -23,20 +23,34 @@ impl<'a> Waiter<'a> {
     /// the waiter at the head of its queue: it publishes the ticket of that waiter. The waiter hears
     /// every call that a later request causes, unless the master refuses the subscription or the
     /// connection breaks. After a missed call, the waiter asks again at its next poll.
-    pub(crate) fn called(context: &'a Context, ticket: &Ticket) -> Self {
-        let id = context.machine.with(|machine, now| {
+    pub(crate) fn called(machine: &'a Shared, timers: &'a Timers, ticket: &Ticket) -> Self {
+        Self::for_topic(machine, timers, &Topic::Turn(ticket.clone()))
+    }
+
+    /// Returns a waiter that is woken by news about `topic`.
+    pub(super) fn for_topic(machine: &'a Shared, timers: &'a Timers, topic: &Topic) -> Self {
+        let id = machine.with(|machine, now| {
             let id = machine.waiters.add_alone(now.lease);
-            machine.listen(id, &Topic::Turn(ticket.clone()));
+            machine.listen(id, topic);
             id
         });
-        Self { context, id }
+        Self::new(machine, timers, id)
+    }
+
+    /// Takes over the waiter `id`.
+    pub(super) fn new(machine: &'a Shared, timers: &'a Timers, id: WaiterId) -> Self {
+        Self {
+            machine,
+            timers,
+            id,
+        }
     }
 
     /// Lets changes of `key` wake this waiter, too. A master reports a change only after a command
     /// that watches the key. Returns `false` if this waiter watches the key already.
     pub(crate) fn watch(&self, key: &Arc<str>) -> bool {
         let topic = Topic::Key(key.clone());
-        (self.context.machine).lock(|machine| machine.listen(self.id, &topic))
+        self.machine.lock(|machine| machine.listen(self.id, &topic))
     }
 
     /// Returns whether changes of a key wake this waiter.
@@ -61,7 +75,7 @@ impl<'a> Waiter<'a> {
     /// grants were given back. A change on a master outside of `held` is no news, because this
     /// waiter may have caused the change.
     pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTick) {
-        let quorum = self.context.masters.quorum();
+        let quorum = &self.machine.roster.quorum;
         let is_called = |heard: Heard| {
             let news = heard.called | heard.changed.and(held);
             heard.is_released || !news.is_empty() && quorum.has_majority_of_every_set(news | free)
@@ -71,41 +85,51 @@ impl<'a> Waiter<'a> {
 
     /// Waits until `is_done` returns `true` for what was heard, until `end`, or until the timers
     /// have ended. Calls `is_done` again after news, and after each vote in the round `answers`.
-    async fn wait_until(
+    pub(super) async fn wait_until(
         &self,
         end: LeaseTick,
         answers: Option<&LiveRound>,
         is_done: impl Fn(Heard) -> bool,
     ) {
-        let Context {
-            machine, timers, ..
-        } = self.context;
-        let check = |cx: &task::Context<'_>| {
-            if let Some(round) = answers {
-                round.wake_on_vote(cx);
-            }
-            let heard = machine.poll(cx, |machine, waker| {
-                machine.waiters.keep(self.id, waker);
-                machine.waiters.heard(self.id)
-            });
+        let check = |heard: Heard| {
             if is_done(heard) || clock::now() >= end {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(end)
             }
         };
-        timers.wait(check).await;
+        self.wait(answers, check).await;
     }
 
-    fn visit<T>(&self, visit: impl FnOnce(&mut Waiters) -> T) -> T {
-        (self.context.machine).lock(|machine| visit(&mut machine.waiters))
+    /// Waits until `check` returns `Break`. Calls `check` at once, after news, after each vote in
+    /// the round `answers`, and at the instant that `check` returned. Returns `None` if the timers
+    /// have ended.
+    pub(super) async fn wait<T>(
+        &self,
+        answers: Option<&LiveRound>,
+        check: impl Fn(Heard) -> ControlFlow<T, LeaseTick>,
+    ) -> Option<T> {
+        let poll = |cx: &Context<'_>| {
+            if let Some(round) = answers {
+                round.wake_on_vote(cx);
+            }
+            check(self.machine.poll(cx, |machine, waker| {
+                machine.waiters.keep(self.id, waker);
+                machine.waiters.heard(self.id)
+            }))
+        };
+        self.timers.wait(poll).await
+    }
+
+    pub(super) fn visit<T>(&self, visit: impl FnOnce(&mut Waiters) -> T) -> T {
+        self.machine.lock(|machine| visit(&mut machine.waiters))
     }
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
-        if !self.context.is_forked() {
-            (self.context.machine).with(|machine, now| machine.leave(self.id, now));
+        if !self.timers.home.is_parent() {
+            (self.machine).with(|machine, now| machine.leave(self.id, now));
         }
     }
 }
