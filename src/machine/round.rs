@@ -191,7 +191,7 @@ impl Rounds {
     }
 
     #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.rounds.len()
     }
 }

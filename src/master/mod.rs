@@ -18,6 +18,8 @@ pub(crate) use health::{Entry, HealthBoard};
 pub use redis::MasterStream;
 #[cfg(test)]
 pub(crate) use redis::wire::{Stream, Wire};
+#[cfg(test)]
+pub(crate) use redis::{ScriptAs, encode_command, reply};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
 pub(crate) use restart::DistinctServers;

@@ -38,6 +38,7 @@ mod commands;
 mod groups;
 mod healed;
 mod hurry;
+mod machines;
 mod nemesis;
 mod network;
 mod plan;

@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use super::{
     Outcome,
     checker::Rule,
-    count_panics,
+    count_panics, machines,
     plan::{Breach, Data, Fault, Model, Plan, Planned},
     run, run_plan,
 };
@@ -105,6 +105,33 @@ fn no_rule_breaks_within_the_model() {
     println!("{totals}");
     println!("figure sim_schedules_per_minute {per_minute:.0} 1/min");
     let broken = totals.broken;
+    assert!(broken.is_empty(), "seeds broke rules: {broken:?}");
+}
+
+/// The fast mode.
+#[test]
+fn no_rule_breaks_in_machines_alone() {
+    if let Some(seed) = number("SIM_SEED") {
+        return assert_eq!(machines::run(seed, true).err(), None, "seed {seed}");
+    }
+    let count = 50 * count("SIM_COUNT", 10);
+    let first = number("SIM_FIRST").unwrap_or(0);
+    let (acquired, broken) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
+    let began = Instant::now();
+    on_all_cores(first..first + count, |seed| {
+        match machines::run(seed, false) {
+            Ok(count) => _ = acquired.fetch_add(count, Ordering::Relaxed),
+            Err(why) => _ = broken.lock().insert(seed, why),
+        }
+        ControlFlow::Continue(())
+    });
+    let per_minute = count as f64 * 60.0 / began.elapsed().as_secs_f64();
+    println!(
+        "{count} runs of machines, {} acquisitions",
+        acquired.into_inner()
+    );
+    println!("figure sim_machines_per_minute {per_minute:.0} 1/min");
+    let broken = broken.into_inner();
     assert!(broken.is_empty(), "seeds broke rules: {broken:?}");
 }
 

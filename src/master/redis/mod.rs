@@ -30,3 +30,8 @@ pub(super) use self::{
     address::Connecting, connection::RedisConnection, dialer::Dialer, endpoint::Endpoint,
     greeter::Greeter, wire::Wire,
 };
+#[cfg(test)]
+pub(crate) use self::{
+    encode::{ScriptAs, encode_command},
+    resp::reply,
+};
