@@ -18,7 +18,7 @@ use tokio::{runtime::Handle, sync::watch};
 use super::{
     live_round::LiveRound,
     masters::{Masters, supervise},
-    renewer::Renewer,
+    renewer::renew,
     rights::KnownRights,
     time::{Signal, Timers},
     timestamps::Timestamps,
@@ -72,8 +72,7 @@ impl Context {
     ) -> Arc<Self> {
         let busy = machine.clone();
         let is_busy = move || busy.lock(|machine| machine.is_busy());
-        let renewer = Renewer::new(machine.clone());
-        let task = join(supervise(supervisors, is_busy), renewer.run());
+        let task = join(supervise(supervisors, is_busy), renew(machine.clone()));
         let task = async move {
             task.await;
         };

@@ -139,13 +139,7 @@ impl Claim {
         let least_retry = self.context.config.node_timeout.least();
         self.step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(
-                step,
-                &mut hold,
-                request.renewal,
-                least_retry,
-                clock::random_u64,
-            );
+            claim.hold(step, &mut hold, request.renewal, least_retry);
         });
     }
 
