@@ -31,12 +31,12 @@ pub(super) async fn contend(
 ) -> Result<Level, AcquireError> {
     let (context, waiters) = (&request.context, &request.context.local_waiters);
     let waiter = OnceLock::new();
-    let join = || waiters.join(&context.masters, &context.timers, &request.lock_id);
+    let join = || LocalWaiter::join(context, &request.lock_id);
     let mut first = None;
     if waiters.is_calm(&request.lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let listen = || waiter.get_or_init(join).listen();
-        let watch = || waiters.are_told().then(listen).is_some();
+        let watch = || (!context.config.waiters_poll).then(listen).is_some();
         match attempt(request, deadline, None, Some(&watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
@@ -102,7 +102,7 @@ impl Contest<'_> {
             self.waiter.begin_attempt();
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
             let listen = || self.waiter.listen();
-            let watch = || context.local_waiters.are_told().then(listen).is_some();
+            let watch = || (!context.config.waiters_poll).then(listen).is_some();
             let watch = (!is_last).then_some(&watch as _);
             match attempt(request, self.deadline, agreed, watch).await? {
                 Attempted::Won(level) => {

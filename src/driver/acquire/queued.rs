@@ -247,7 +247,7 @@ impl<'a> QueuedWait<'a> {
         loop {
             waiter.begin_attempt();
             self.context.check_open()?;
-            let (is_connected, random) = (self.context.masters.has_quorum(), clock::random_u64());
+            let (is_connected, random) = (self.context.machine.has_quorum(), clock::random_u64());
             let left = quarantine.take();
             let delay = (self.policy).delay_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
@@ -280,10 +280,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     fn listen(&self) -> CalledWaiter<'a> {
-        let Context {
-            masters, timers, ..
-        } = self.context;
-        CalledWaiter::new(masters, timers, &self.ticket)
+        CalledWaiter::new(self.context, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {

@@ -89,7 +89,7 @@ impl<'a> SlotChoice<'a> {
     /// master knows all holders.
     pub(super) fn choose_if_likely(&mut self) {
         let waiters = &self.context.local_waiters;
-        let may_choose = self.has_slots && !self.context.masters.quorum().is_of_lists();
+        let may_choose = self.has_slots && !self.context.machine.quorum().is_of_lists();
         if may_choose && waiters.history(self.lock_id, |history| history.are_rivals_likely()) {
             self.choose(None);
         }
@@ -99,7 +99,7 @@ impl<'a> SlotChoice<'a> {
     /// masters is being changed, takes the agreed master of the old list or of the new one, at
     /// random: other programs may hold permits on the masters of one list only.
     pub(super) fn choose(&mut self, last: Option<&LiveRound>) {
-        let masters = &self.context.masters;
+        let masters = &self.context.machine;
         let quorum = masters.quorum();
         let mut among = masters.able();
         among = among.and(last.map_or(MasterSet::ALL, |round| round.read(Round::not_failed)));

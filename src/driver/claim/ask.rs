@@ -79,7 +79,7 @@ impl Claim {
             lock_id: request.lock_id.clone(),
             ttl: request.ttl,
             drift: context.config.drift,
-            quorum: context.masters.quorum().clone(),
+            quorum: context.machine.quorum().clone(),
         };
         let (holding, rights) = (request.holding(identity), request.rights());
         let (tries, asked) = (context.rights.to_try(rights), asked(agreed));
@@ -248,7 +248,7 @@ impl Claim {
     /// validity is left when the waiting task runs again.
     async fn conclude_round(&self, will_retry: bool) -> Outcome {
         let context = &self.context;
-        if !context.masters.are_dialled() {
+        if !context.machine.are_dialled() {
             self.give_up_disputed(&self.newest_round(), will_retry)
                 .await;
         }

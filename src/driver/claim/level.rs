@@ -84,7 +84,7 @@ impl Claim {
         }
         let (round, frees) = self.step(|claim, step| claim.leave(step, access, watch));
         let round = LiveRound::new(&context.machine, round);
-        if frees {
+        if frees && !context.config.waiters_poll {
             context.local_waiters.note_release(&self.lock_id);
         }
         Some(round)

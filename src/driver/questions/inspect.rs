@@ -35,13 +35,13 @@ pub(crate) async fn inspect(
     context: &Context,
     pending: &PendingInspection,
 ) -> Result<Inspection, InspectError> {
-    let (masters, lock_id) = (&context.masters, &pending.lock_id);
+    let (masters, lock_id) = (&context.machine, &pending.lock_id);
     let name = lock_id.name().clone();
     let Some(round) = &pending.round else {
         return Err(InspectError::NoQuorum {
             name,
             votes: context.closed_votes(Verb::Inspect),
-            views: inspection::views(&vec![None; masters.count()]).collect(),
+            views: inspection::views(&vec![None; masters.roster.masters.len()]).collect(),
         });
     };
     // Waits for all masters. The answers of a majority may not be enough to name the holder.

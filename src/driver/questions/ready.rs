@@ -27,8 +27,8 @@ pub(crate) async fn ready(
     is_enough: fn(&Votes) -> bool,
     limit: Duration,
 ) -> Option<Votes> {
-    let (masters, deadline) = (&context.masters, Deadline::new(Some(limit)));
-    let mut changes = masters.health().watch();
+    let (masters, deadline) = (&context.machine, Deadline::new(Some(limit)));
+    let mut changes = masters.health.watch();
     let retry = context.config.retry;
     let mut failures = 0;
     loop {
@@ -83,8 +83,8 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
 /// locks of the program may not need the right that the question needs. The kinds of the two
 /// denials are compared, and not the texts, because the denial of a script has another text.
 fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) -> Votes {
-    let masters = &context.masters;
-    for (cast, health) in cast.iter_mut().zip(masters.health().read()) {
+    let masters = &context.machine;
+    for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
         if forgives
             && let Some(answer) = cast
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
@@ -102,5 +102,5 @@ fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) 
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }
     }
-    Votes::new(masters.roster().clone(), cast, Verb::Probe)
+    Votes::new(masters.roster.clone(), cast, Verb::Probe)
 }

@@ -6,15 +6,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use super::Events;
 use crate::{
     core::{protocol::identity::Ticket, time::tick::LeaseTick, vote::MasterSet},
-    driver::{masters::Masters, time::Timers},
+    driver::context::Context,
     machine::listeners::{Listener, Topic},
 };
 
 /// A waiter that masters can call. It stops listening when dropped.
 #[derive(Debug)]
 pub(crate) struct CalledWaiter<'a> {
-    masters: &'a Masters,
-    timers: &'a Timers,
+    context: &'a Context,
     events: Arc<Events>,
     turn: Topic,
     /// The key whose changes wake this waiter.
@@ -25,15 +24,14 @@ impl<'a> CalledWaiter<'a> {
     /// Returns a waiter that listens for calls of `ticket`. It hears every call that a later
     /// request causes, unless the master refuses the subscription or the connection breaks. After a
     /// missed call, the waiter asks again at its next poll.
-    pub(crate) fn new(masters: &'a Masters, timers: &'a Timers, ticket: &Ticket) -> Self {
+    pub(crate) fn new(context: &'a Context, ticket: &Ticket) -> Self {
         let waiter = Self {
-            masters,
-            timers,
+            context,
             events: Arc::default(),
             turn: Topic::Turn(ticket.clone()),
             key: OnceLock::new(),
         };
-        masters.listen(&waiter.turn, &waiter.listener());
+        waiter.listen(&waiter.turn);
         waiter
     }
 
@@ -43,7 +41,7 @@ impl<'a> CalledWaiter<'a> {
         let topic = Topic::Key(key.clone());
         let begins = self.key.set(topic.clone()).is_ok();
         if begins {
-            self.masters.listen(&topic, &self.listener());
+            self.listen(&topic);
         }
         begins
     }
@@ -73,10 +71,22 @@ impl<'a> CalledWaiter<'a> {
         let is_called = || {
             let heard = self.events.heard();
             let news = heard.called | heard.changed.and(held);
-            !news.is_empty() && self.masters.quorum().has_majority_of_every_set(news | free)
+            !news.is_empty()
+                && self
+                    .context
+                    .machine
+                    .quorum()
+                    .has_majority_of_every_set(news | free)
         };
         let signal = &self.events.signal;
-        signal.wait_until(end, self.timers, is_called).await;
+        signal
+            .wait_until(end, &self.context.timers, is_called)
+            .await;
+    }
+
+    fn listen(&self, topic: &Topic) {
+        let machine = &self.context.machine;
+        machine.lock(|machine| machine.listen(topic, &self.listener()));
     }
 
     fn listener(&self) -> Weak<dyn Listener> {
@@ -86,11 +96,12 @@ impl<'a> CalledWaiter<'a> {
 
 impl Drop for CalledWaiter<'_> {
     fn drop(&mut self) {
-        if self.timers.home.is_parent() {
+        if self.context.is_forked() {
             return;
         }
+        let machine = &self.context.machine;
         for topic in self.key.get().into_iter().chain([&self.turn]) {
-            self.masters.ignore(topic, &self.listener());
+            machine.lock(|machine| machine.ignore(topic, &self.listener()));
         }
     }
 }
@@ -133,7 +144,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(locks.context().masters.listeners(), 0);
+        assert_eq!(locks.context().listeners(), 0);
         locks.close().await;
         tokio::time::sleep(moment).await;
         assert!(

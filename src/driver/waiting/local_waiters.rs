@@ -23,7 +23,7 @@ use crate::{
         vote::{MasterSet, Vote, round::Round},
         wait::{history::History, wait_order::WaitOrder},
     },
-    driver::{live_round::LiveRound, masters::Masters, time::Timers},
+    driver::{context::Context, live_round::LiveRound},
     machine::listeners::{Listener, Topic},
     panics::shielded,
 };
@@ -35,8 +35,6 @@ pub(crate) struct LocalWaiters {
     /// The histories of locks of all kinds, by the hash of the lock's key. An entry stays after the
     /// queue of its lock is gone.
     histories: Mutex<HashMap<u64, History>>,
-    /// `true` if waiters only poll, as clients of other libraries do, and hear of no release.
-    poll: bool,
 }
 
 /// The waiters for one lock. They contend on the masters one at a time, in the order in which they
@@ -63,39 +61,6 @@ impl LocalWaiters {
     /// or waste a round trip.
     const MOST_HISTORIES: usize = 4_096;
 
-    pub(crate) fn new(poll: bool) -> Self {
-        Self {
-            poll,
-            ..Self::default()
-        }
-    }
-
-    /// Joins the queue of the waiters for `lock_id`.
-    pub(crate) fn join<'a>(
-        &'a self,
-        masters: &'a Masters,
-        timers: &'a Timers,
-        lock_id: &'a LockId,
-    ) -> LocalWaiter<'a> {
-        let mut queues = self.queues.lock();
-        let queue = queues.entry(lock_id.clone()).or_default().clone();
-        let number = {
-            let mut state = queue.state.lock();
-            state.waiters += 1;
-            let number = state.order.number();
-            state.order.ask_for_turn(number, clock::now(), Arc::default);
-            number
-        };
-        LocalWaiter {
-            waiters: self,
-            masters,
-            timers,
-            lock_id,
-            queue,
-            number,
-        }
-    }
-
     /// Returns whether no one else is known to want the lock: no task of this coordinator waits for
     /// it, and the coordinator's last attempts have met no client of another process.
     pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
@@ -108,7 +73,7 @@ impl LocalWaiters {
     /// release.
     pub(crate) fn note_release(&self, lock_id: &LockId) {
         let queue = self.queues.lock().get(lock_id).cloned();
-        if let Some(queue) = queue.filter(|_| self.are_told()) {
+        if let Some(queue) = queue {
             queue.note_release();
         }
     }
@@ -124,11 +89,6 @@ impl LocalWaiters {
         }
     }
 
-    /// Returns whether masters may tell the waiters of changes.
-    pub(crate) fn are_told(&self) -> bool {
-        !self.poll
-    }
-
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
         let (hash, mut histories) = (hash(lock_id.key().bytes()), self.histories.lock());
@@ -142,15 +102,32 @@ impl LocalWaiters {
 /// A waiter. It leaves its queue when dropped.
 #[derive(Debug)]
 pub(crate) struct LocalWaiter<'a> {
-    waiters: &'a LocalWaiters,
-    masters: &'a Masters,
-    timers: &'a Timers,
+    context: &'a Context,
     lock_id: &'a LockId,
     queue: Arc<WaitQueue>,
     number: u64,
 }
 
-impl LocalWaiter<'_> {
+impl<'a> LocalWaiter<'a> {
+    /// Joins the queue of the waiters for `lock_id`.
+    pub(crate) fn join(context: &'a Context, lock_id: &'a LockId) -> Self {
+        let mut queues = context.local_waiters.queues.lock();
+        let queue = queues.entry(lock_id.clone()).or_default().clone();
+        let number = {
+            let mut state = queue.state.lock();
+            state.waiters += 1;
+            let number = state.order.number();
+            state.order.ask_for_turn(number, clock::now(), Arc::default);
+            number
+        };
+        Self {
+            context,
+            lock_id,
+            queue,
+            number,
+        }
+    }
+
     /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
     /// ended. If too much time passes without a poll of this waiter, it loses its turn and must
     /// wait again. Returns whether there was a wait.
@@ -165,11 +142,12 @@ impl LocalWaiter<'_> {
             let Some((wakeup, look_again)) = turn else {
                 return has_waited;
             };
-            if deadline.is_some_and(|deadline| deadline <= now) || self.timers.have_ended() {
+            if deadline.is_some_and(|deadline| deadline <= now) || self.context.timers.have_ended()
+            {
                 return has_waited;
             }
             let end = deadline.map_or(look_again, |deadline| deadline.min(look_again));
-            let end = self.timers.sleep_until(end);
+            let end = self.context.timers.sleep_until(end);
             select(pin!(wakeup.notified()), pin!(end)).await;
             has_waited = true;
         }
@@ -183,14 +161,16 @@ impl LocalWaiter<'_> {
     /// Sleeps until `at`. The waiter keeps its turn meanwhile.
     pub(crate) async fn sleep_until(&self, at: LeaseTick) {
         self.expect(at);
-        self.timers.sleep_until(at).await;
+        self.context.timers.sleep_until(at).await;
     }
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
     pub(crate) async fn pause_until(&self, at: LeaseTick) {
         self.expect(at);
         let (signal, is_released) = (&self.queue.events.signal, || self.is_released());
-        signal.wait_until(at, self.timers, is_released).await;
+        signal
+            .wait_until(at, &self.context.timers, is_released)
+            .await;
     }
 
     /// Moves this waiter to the end of its queue.
@@ -221,7 +201,8 @@ impl LocalWaiter<'_> {
     pub(crate) fn listen(&self) {
         let was_listening = mem::replace(&mut self.queue.state.lock().is_listening, true);
         if !was_listening {
-            self.masters.listen(&self.topic(), &self.queue.listener());
+            let (topic, listener) = (self.topic(), self.queue.listener());
+            (self.context.machine).lock(|machine| machine.listen(&topic, &listener));
         }
     }
 
@@ -251,7 +232,7 @@ impl LocalWaiter<'_> {
         let agreed = self.agreed(wanted);
         let freed_in = |round: &Round| round.masters(Vote::is_freed);
         let freed = || answers.map_or(MasterSet::NONE, |round| round.read(freed_in));
-        let is_majority = |set| self.masters.quorum().has_majority_of_every_set(set);
+        let is_majority = |set| self.context.machine.quorum().has_majority_of_every_set(set);
         let is_news = |freed: MasterSet| {
             let heard = events.heard();
             heard.is_released
@@ -259,7 +240,11 @@ impl LocalWaiter<'_> {
                 || is_majority(heard.changed | freed)
         };
         let may_be_free = || is_news(freed());
-        let changed = pin!(events.signal.wait_until(end, self.timers, may_be_free));
+        let changed = pin!(
+            events
+                .signal
+                .wait_until(end, &self.context.timers, may_be_free)
+        );
         // After a release was decided, more masters may still answer that the lock is free.
         let answered = pin!(async {
             match answers {
@@ -287,20 +272,22 @@ impl LocalWaiter<'_> {
 
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
-        self.waiters.history(self.lock_id, visit)
+        self.context.local_waiters.history(self.lock_id, visit)
     }
 
     /// Returns the agreed master, chosen from the masters in `among` that report changes.
     pub(crate) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        let among = self.masters.reporting().and(among);
-        let agreed = self.masters.agreed(self.lock_id.key(), among);
-        agreed.filter(|_| self.waiters.are_told())
+        if self.context.config.waiters_poll {
+            return None;
+        }
+        let machine = &self.context.machine;
+        machine.agreed(self.lock_id.key(), machine.reporting().and(among))
     }
 
     /// Leaves the queue. If this starts the turn of another waiter, returns the handle that wakes
     /// that waiter.
     fn leave(&self) -> Option<Arc<Notify>> {
-        let mut queues = self.waiters.queues.lock();
+        let mut queues = self.context.local_waiters.queues.lock();
         let mut state = self.queue.state.lock();
         let next = state.order.leave(self.number, clock::now());
         state.waiters -= 1;
@@ -312,7 +299,8 @@ impl LocalWaiter<'_> {
         let has_listened = is_last && state.is_listening;
         drop((state, queues)); // a turn of the machine may run code of the program
         if has_listened {
-            self.masters.ignore(&self.topic(), &self.queue.listener());
+            let (topic, listener) = (self.topic(), self.queue.listener());
+            (self.context.machine).lock(|machine| machine.ignore(&topic, &listener));
         }
         next
     }
@@ -324,7 +312,7 @@ impl LocalWaiter<'_> {
 
 impl Drop for LocalWaiter<'_> {
     fn drop(&mut self) {
-        if !self.timers.home.is_parent() {
+        if !self.context.is_forked() {
             wake(self.leave());
         }
     }
@@ -385,7 +373,7 @@ mod tests {
             let _ = timeout(moment, lock.acquire()).await;
         }
         assert_eq!(locks.context().local_waiters.queues.lock().len(), 0);
-        assert_eq!(locks.context().masters.listeners(), 0);
+        assert_eq!(locks.context().listeners(), 0);
     }
 
     /// A holder has three of five masters, and two are free.
@@ -485,7 +473,7 @@ mod tests {
             );
             // Leaves time for the requests under way, and for the next waiter to watch the lock.
             tokio::time::sleep(millis(400)).await;
-            watched += usize::from(locks.context().masters.listeners() == 3);
+            watched += usize::from(locks.context().listeners() == 3);
             held.release().await.unwrap();
             let served = timeout(millis(60), next).await;
             drop(served.expect("the waiter was not woken").unwrap());
@@ -494,7 +482,7 @@ mod tests {
                 assert_eq!(master.keys().len(), 0, "{polls} polls");
             }
             assert_eq!(locks.context().local_waiters.queues.lock().len(), 0);
-            assert_eq!(locks.context().masters.listeners(), 0);
+            assert_eq!(locks.context().listeners(), 0);
         }
         assert_eq!(watched, 31);
     }
