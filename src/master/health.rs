@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// The states of the masters of a coordinator. Each supervisor writes the entry of its master.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct HealthBoard {
-    entries: Arc<watch::Sender<Box<[Entry]>>>,
-    observers: Arc<[MasterObserver]>,
+    entries: watch::Sender<Box<[Entry]>>,
+    observers: Box<[MasterObserver]>,
 }
 
 /// The state of one master.
@@ -112,7 +112,7 @@ impl HealthBoard {
         let observers = roster.members().map(observer);
         Self {
             observers: observers.collect(),
-            entries: Arc::new(watch::Sender::new(entries)),
+            entries: watch::Sender::new(entries),
         }
     }
 

@@ -12,7 +12,6 @@ use std::{
 use tokio::time::{Sleep, sleep};
 
 use super::{
-    config::MasterConfig,
     connect_error::DialError,
     observer::MasterObserver,
     redis::{Dialer, RedisConnection, wire::poll_yield},
@@ -37,20 +36,19 @@ pub(super) fn supervise(
     dialer: Dialer,
     machine: Arc<Shared>,
     master: usize,
-    config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
     // The port is created outside the future, so that the session ends even if the runtime drops the
     // future before the first poll.
     let port = Port { machine, master };
     async move {
         let port = port;
-        run(dialer, &port, &config).await;
+        run(dialer, &port).await;
     }
 }
 
-async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
-    let master = port.master;
-    let observer = config.health.observer(master);
+async fn run(dialer: Dialer, port: &Port) {
+    let (master, health) = (port.master, &port.machine.health);
+    let observer = health.observer(master);
     let mut outage = Outage::default();
     loop {
         let Some(dialled) = unless_done(port, dialer.dial()).await else {
@@ -68,7 +66,7 @@ async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
             port.with(|session, cx| outage.note(&ended, &why, session, cx.now));
         // A caller whose round ends sees the new health.
         observer.on(&event);
-        (config.health).down(master, (&why, refusal), outage.failures);
+        health.down(master, (&why, refusal), outage.failures);
         port.with(|session, cx| {
             if has_worked {
                 session.interrupt(cx, &why);
@@ -81,7 +79,7 @@ async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
             continue;
         }
         let failures = outage.in_vain.saturating_sub(1);
-        let pause = config.redial.delay(failures, clock::random_u64());
+        let pause = dialer.config.redial.delay(failures, clock::random_u64());
         if unless_done(port, sleep(pause)).await.is_none() {
             return;
         }

@@ -158,8 +158,8 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
     };
     let (config, roster) = (config(), roster());
     let observer = LockObserver::new(None);
-    let shared = Shared::new(roster, &config.session, observer, config.health.clone());
-    let shared = Arc::new(shared);
+    let health = HealthBoard::new(&roster, None);
+    let shared = Arc::new(Shared::new(roster, &config.session, observer, health));
     let supervisor = MasterSpec::from_stream("redis://late", connect).open(0, &config, &shared);
     let command = command(Kind::Mutex, Verb::Acquire, 1);
     let round = shared.with(|machine, now| machine.ask(command, None, now));
@@ -852,6 +852,5 @@ fn config() -> MasterConfig {
         session: session_config(TIMEOUT),
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         servers: DistinctServers::new(1),
-        health: HealthBoard::new(&roster(), None),
     }
 }
