@@ -196,14 +196,18 @@ impl<'a> LocalWaiter<'a> {
         }
     }
 
-    /// Starts to get the changes that masters report. A master reports a change only after a
-    /// command that watches the lock.
-    pub(crate) fn listen(&self) {
+    /// Starts to get the changes that masters report, unless waiters only poll. A master reports a
+    /// change only after a command that watches the lock. Returns whether there will be reports.
+    pub(crate) fn listen(&self) -> bool {
+        if self.context.config.waiters_poll {
+            return false;
+        }
         let was_listening = mem::replace(&mut self.queue.state.lock().is_listening, true);
         if !was_listening {
             let (topic, listener) = (self.topic(), self.queue.listener());
             (self.context.machine).lock(|machine| machine.listen(&topic, &listener));
         }
+        true
     }
 
     /// Waits until the lock may be free. The lock may be free if a guard of this process has
