@@ -22,7 +22,7 @@ use crate::{
     core::{restart::DataLoss, time::tick::Tick, view::health::DialRefusal},
     machine::{
         out::MasterEvent,
-        session::{Cx, Session, link::Link},
+        session::{Cx, Session},
     },
 };
 
@@ -149,13 +149,8 @@ async fn serve(
     port: &Port,
 ) -> Option<Ended> {
     outage.connected(observer);
-    let window = if outage.was_given_up {
-        Link::CAREFUL_WINDOW
-    } else {
-        Link::WINDOW
-    };
     let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
-    port.with(|session, cx| session.connect(cx, round_trip, loss, reports_changes, window));
+    port.with(|session, cx| session.connect(cx, round_trip, loss, reports_changes));
     let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
@@ -268,8 +263,6 @@ struct Outage {
     /// The number of failures since a connection last worked for a while. Only these failures make
     /// the pause before the next dial longer.
     in_vain: u32,
-    /// Set if the last connection was given up. The next one then begins with only a few commands.
-    was_given_up: bool,
     /// Set if the last connection broke before it had worked for a second.
     was_useless: bool,
     /// Set once the log has said that the outage seems to be over.
@@ -316,7 +309,6 @@ impl Outage {
             Ended::GivenUp => link.has_answered && age >= LEAST,
         };
         if !matches!(ended, Ended::DialFailed(_)) {
-            self.was_given_up = matches!(ended, Ended::GivenUp);
             self.was_useless = !has_worked;
         }
         if has_worked {

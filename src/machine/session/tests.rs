@@ -668,7 +668,10 @@ impl Rig {
     }
 
     fn connect(&mut self, round_trip: Duration, loss: Option<DataLoss>, window: usize) {
-        self.step(|session, cx, _| session.connect(cx, round_trip, loss, true, window));
+        self.step(|session, cx, _| {
+            session.connect(cx, round_trip, loss, true);
+            session.link.window = window;
+        });
     }
 
     fn session(&mut self) -> &mut Session {
