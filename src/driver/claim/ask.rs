@@ -82,31 +82,28 @@ impl Claim {
             quorum: context.machine.quorum().clone(),
         };
         let (holding, rights) = (request.holding(identity), request.rights());
-        let (tries, asked) = (context.rights.to_try(rights), asked(agreed));
-        let (id, began) = context.machine.with(|machine, now| {
-            let id = machine.begin(terms, holding, asked, (queue, tries), now);
-            (id, now.monotonic)
-        });
+        let tries = context.rights.to_try(rights);
+        let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
+        let id = (context.machine)
+            .with(|machine, now| machine.begin(terms, holding, asked, (queue, tries), now));
         Self {
             context: context.clone(),
             lock_id: request.lock_id.clone(),
             rights,
-            began,
             id,
         }
     }
 
     /// Returns the claim `id` on the lock `lock_id`, if the lock is held.
     pub(super) fn held(context: &Arc<Context>, lock_id: &LockId, id: ClaimId) -> Option<Self> {
-        let (began, is_fenced) = context.machine.with(|machine, now| {
+        let is_fenced = context.machine.with(|machine, now| {
             let claim = machine.share_held(id, now)?;
-            Some((claim.began, claim.fencing_token().is_some()))
+            Some(claim.fencing_token().is_some())
         })?;
         Some(Self {
             context: context.clone(),
             lock_id: lock_id.clone(),
             rights: Rights::of(lock_id.kind(), is_fenced),
-            began,
             id,
         })
     }
@@ -295,9 +292,4 @@ impl Claim {
             round.give_up();
         }
     }
-}
-
-/// Returns the masters to ask at first.
-pub(crate) fn asked(agreed: Option<usize>) -> MasterSet {
-    agreed.map_or(MasterSet::ALL, MasterSet::only)
 }

@@ -30,8 +30,6 @@ pub(crate) struct Claim {
     context: Arc<context::Context>,
     lock_id: LockId,
     rights: Rights,
-    /// The start of the first round, on the monotonic clock.
-    began: Tick,
     id: ClaimId,
 }
 
@@ -102,10 +100,12 @@ impl Claim {
     /// the end to a time before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Tick {
         if self.context.is_forked() {
-            return self.began;
+            return clock::monotonic();
         }
-        let until = self.read(|claim| Some(claim.lease.until()));
-        until.map_or(self.began, |until| clock::to_monotonic(until, self.began))
+        let times = self.read(|claim| Some((claim.lease.until(), claim.began)));
+        times.map_or_else(clock::monotonic, |(until, began)| {
+            clock::to_monotonic(until, began)
+        })
     }
 
     /// Returns whether the lock is held. After a fork, the parent has it.
@@ -210,7 +210,6 @@ impl Claim {
             context: self.context.clone(),
             lock_id: self.lock_id.clone(),
             rights: self.rights,
-            began: self.began,
             id: self.id,
         }
     }
