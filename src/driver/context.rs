@@ -16,14 +16,8 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    histories::Histories,
-    live_round::LiveRound,
-    masters::{Masters, supervise},
-    renewer::Renewer,
-    rights::KnownRights,
-    time::Timers,
-    timestamps::Timestamps,
-    waiter::Waiter,
+    histories::Histories, live_round::LiveRound, masters::supervise, renewer::renew,
+    rights::KnownRights, time::Timers, timestamps::Timestamps, waiter::Waiter,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -50,7 +44,6 @@ use crate::{
 pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) owners: Arc<Owners>,
-    pub(crate) masters: Masters,
     pub(crate) timers: Timers,
     pub(crate) machine: Arc<Shared>,
     pub(crate) rights: KnownRights,
@@ -73,8 +66,7 @@ impl Context {
     ) -> Arc<Self> {
         let busy = machine.clone();
         let is_busy = move || busy.lock(|machine| machine.is_busy());
-        let renewer = Renewer::new(machine.clone());
-        let task = join(supervise(supervisors, is_busy), renewer.run());
+        let task = join(supervise(supervisors, is_busy), renew(machine.clone()));
         let task = async move {
             task.await;
         };
@@ -88,7 +80,6 @@ impl Context {
         });
         Arc::new(Self {
             owners,
-            masters: Masters::new(machine.clone()),
             timers: Timers::new(runtime, alive),
             machine,
             config,
@@ -164,12 +155,6 @@ impl Context {
         !is_awaited && !(self.histories).visit(lock_id, |history| history.call_gives_way())
     }
 
-    /// Returns whether masters may tell the waiters of changes. Otherwise waiters only poll, as
-    /// clients of other libraries do, and hear of no release.
-    pub(crate) fn are_told(&self) -> bool {
-        !self.config.waiters_poll
-    }
-
     pub(crate) fn observer(&self) -> &LockObserver {
         &self.machine.observer
     }
@@ -184,15 +169,15 @@ impl Context {
     /// Returns the state of each master. After a fork, the states are those of a closed coordinator.
     pub(crate) fn health(&self) -> Vec<MasterHealth> {
         if self.is_forked() {
-            return HealthBoard::closed_states(self.masters.roster(), self.config.label.as_ref());
+            return HealthBoard::closed_states(&self.machine.roster, self.config.label.as_ref());
         }
-        self.masters.health().read()
+        self.machine.health.read()
     }
 
     /// Returns votes in which every master has failed, for a call [after a fork](Self::is_forked).
     pub(crate) fn closed_votes(&self, verb: Verb) -> Votes {
-        let round = Round::closed(verb, self.masters.quorum(), clock::now());
-        Votes::new(self.masters.roster().clone(), round.votes().into(), verb)
+        let round = Round::closed(verb, self.machine.quorum(), clock::now());
+        Votes::new(self.machine.roster.clone(), round.votes().into(), verb)
     }
 
     /// Waits for an `event` of a round, for at most the [node timeout](Self::node_timeout). Returns
@@ -211,13 +196,13 @@ impl Context {
     /// masters do not make calls slow. Before the first dial, returns the shortest node timeout
     /// that a master can have.
     pub(crate) fn node_timeout(&self) -> Duration {
-        self.or_least(self.masters.majority_timeout())
+        self.or_least(self.machine.majority_timeout())
     }
 
     /// Returns how long a waiter in the queues may be silent. The result is at least four node
     /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
     pub(crate) fn waiter_timeout(&self) -> Duration {
-        let slowest = self.or_least(self.masters.longest_timeout());
+        let slowest = self.or_least(self.machine.longest_timeout());
         self.config.waiter_timeout.max(slowest * 4)
     }
 
@@ -238,7 +223,7 @@ impl Context {
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {
-            let health = self.masters.health().read();
+            let health = self.machine.health.read();
             let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
             states.join(", ")
         };

@@ -4,7 +4,7 @@ use std::{
     future::poll_fn,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
     time::Duration,
@@ -14,50 +14,22 @@ use crate::{
     core::{
         hash::rank,
         view::health::MasterHealth,
-        vote::{MasterSet, lists::Roster, quorum::Quorum},
+        vote::{MasterSet, quorum::Quorum},
     },
     machine::session::Session,
-    master::{HealthBoard, Shared, Supervisor},
+    master::{Shared, Supervisor},
 };
 
-/// The masters of a coordinator.
-#[derive(Debug)]
-pub(crate) struct Masters {
-    machine: Arc<Shared>,
-    /// `true` once the first dial of each master is over.
-    are_dialled: AtomicBool,
-}
-
-impl Masters {
-    pub(crate) fn new(machine: Arc<Shared>) -> Self {
-        let are_dialled = AtomicBool::new(false);
-        Self {
-            machine,
-            are_dialled,
-        }
-    }
-
+/// What the driver asks about the masters of a coordinator.
+impl Shared {
     pub(crate) fn quorum(&self) -> &Quorum {
-        &self.machine.roster.quorum
-    }
-
-    /// Returns the number of masters.
-    pub(crate) fn count(&self) -> usize {
-        self.roster().masters.len()
-    }
-
-    pub(crate) fn roster(&self) -> &Arc<Roster> {
-        &self.machine.roster
-    }
-
-    pub(crate) fn health(&self) -> &HealthBoard {
-        &self.machine.health
+        &self.roster.quorum
     }
 
     /// Returns the longest node timeout of the masters that were dialled, or `None` if none was
     /// dialled.
     pub(crate) fn longest_timeout(&self) -> Option<Duration> {
-        self.machine.lock(|machine| {
+        self.lock(|machine| {
             let timeouts = machine.sessions.iter().map(|session| session.node_timeout);
             timeouts.flatten().max()
         })
@@ -66,7 +38,7 @@ impl Masters {
     /// Returns the time in which a majority of every set votes: the node timeout that a majority
     /// does not exceed. If no majority is connected, returns the longest node timeout.
     pub(crate) fn majority_timeout(&self) -> Option<Duration> {
-        let least = self.machine.lock(|machine| {
+        let least = self.lock(|machine| {
             let timeout = |master: usize| {
                 let session = &machine.sessions[master];
                 session.node_timeout.filter(|_| session.is_serving)
@@ -76,23 +48,13 @@ impl Masters {
         least.or_else(|| self.longest_timeout())
     }
 
-    /// See [`Machine::undialled`](crate::machine::Machine::undialled).
-    pub(crate) fn undialled(&self) -> MasterSet {
-        self.machine.lock(|machine| machine.undialled())
-    }
-
     /// Returns whether the first dial of each master is over.
     pub(crate) fn are_dialled(&self) -> bool {
-        let are_dialled = &self.are_dialled;
-        are_dialled.load(Ordering::Relaxed) || {
-            let is_so = self.undialled().is_empty();
-            are_dialled.store(is_so, Ordering::Relaxed);
-            is_so
-        }
+        self.lock(|machine| machine.undialled()).is_empty()
     }
 
     fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
-        self.machine.lock(|machine| machine.those(are_so))
+        self.lock(|machine| machine.those(are_so))
     }
 
     /// Returns whether a majority of every set of masters is connected.
@@ -123,7 +85,7 @@ impl Masters {
     }
 
     fn with_health(&self, is_so: impl Fn(&MasterHealth) -> bool) -> MasterSet {
-        let health = self.health().read();
+        let health = self.health.read();
         let those = health
             .iter()
             .enumerate()
@@ -134,7 +96,7 @@ impl Masters {
     /// Returns the agreed master of the lock `key`, chosen from the masters in `among`. All clients
     /// that choose from the same masters get the same one, and ask it before the others.
     pub(crate) fn agreed(&self, key: &str, among: MasterSet) -> Option<usize> {
-        let rank = |master: &usize| rank(key, &self.roster().masters[*master]);
+        let rank = |master: &usize| rank(key, &self.roster.masters[*master]);
         among.iter().min_by_key(rank)
     }
 }

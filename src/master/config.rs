@@ -1,6 +1,6 @@
 //! The settings of a coordinator that its supervisors need.
 
-use super::{health::HealthBoard, restart::DistinctServers};
+use super::restart::DistinctServers;
 use crate::{
     core::{protocol::connection_name::ConnectionName, wait::pauses::Backoff},
     machine::session::SessionConfig,
@@ -15,5 +15,4 @@ pub(crate) struct MasterConfig {
     /// The pauses between dials.
     pub(crate) redial: Backoff,
     pub(crate) servers: DistinctServers,
-    pub(crate) health: HealthBoard,
 }

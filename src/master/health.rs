@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// The states of the masters of a coordinator. Each supervisor writes the entry of its master.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct HealthBoard {
-    entries: Arc<watch::Sender<Box<[Entry]>>>,
-    observers: Arc<[MasterObserver]>,
+    entries: watch::Sender<Box<[Entry]>>,
+    observers: Box<[MasterObserver]>,
 }
 
 /// The state of one master.
@@ -80,16 +80,13 @@ impl Entry {
     pub(crate) fn is_news(&self, before: &Self) -> bool {
         self.known.error.is_some() != before.known.error.is_some()
             || self.known.refusal != before.known.refusal
-            || self.has_other_connection(before)
+            || self.connection() != before.connection()
     }
 
-    /// Returns whether, since `before`, the state has changed or a quarantine has begun or ended.
-    pub(crate) fn has_other_connection(&self, before: &Self) -> bool {
-        let kind = |entry: &Self| {
-            let state = mem::discriminant(&entry.known.state);
-            (state, entry.since, entry.quarantined_until.is_some())
-        };
-        kind(self) != kind(before)
+    /// Returns what changes when the state changes, or when a quarantine begins or ends.
+    fn connection(&self) -> (mem::Discriminant<MasterState>, Tick, bool) {
+        let state = mem::discriminant(&self.known.state);
+        (state, self.since, self.quarantined_until.is_some())
     }
 }
 
@@ -112,7 +109,7 @@ impl HealthBoard {
         let observers = roster.members().map(observer);
         Self {
             observers: observers.collect(),
-            entries: Arc::new(watch::Sender::new(entries)),
+            entries: watch::Sender::new(entries),
         }
     }
 

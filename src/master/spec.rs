@@ -309,8 +309,8 @@ impl MasterSpec {
     ) -> Supervisor {
         match self.0 {
             Ok(endpoint) => {
-                let dialer = redis::Dialer::new(endpoint, master, config);
-                Box::pin(supervise(dialer, machine.clone(), master, config.clone()))
+                let dialer = redis::Dialer::new(endpoint, master, config, machine);
+                Box::pin(supervise(dialer, machine.clone(), master))
             }
             Err(_) => Box::pin(async {}),
         }

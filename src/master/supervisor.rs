@@ -12,7 +12,6 @@ use std::{
 use tokio::time::{Sleep, sleep};
 
 use super::{
-    config::MasterConfig,
     connect_error::DialError,
     observer::MasterObserver,
     redis::{Dialer, RedisConnection, wire::poll_yield},
@@ -23,7 +22,7 @@ use crate::{
     core::{restart::DataLoss, time::tick::Tick, view::health::DialRefusal},
     machine::{
         out::MasterEvent,
-        session::{Cx, Session, link::Link},
+        session::{Cx, Session},
     },
 };
 
@@ -37,20 +36,19 @@ pub(super) fn supervise(
     dialer: Dialer,
     machine: Arc<Shared>,
     master: usize,
-    config: MasterConfig,
 ) -> impl Future<Output = ()> + Send {
     // The port is created outside the future, so that the session ends even if the runtime drops the
     // future before the first poll.
     let port = Port { machine, master };
     async move {
         let port = port;
-        run(dialer, &port, &config).await;
+        run(dialer, &port).await;
     }
 }
 
-async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
-    let master = port.master;
-    let observer = config.health.observer(master);
+async fn run(dialer: Dialer, port: &Port) {
+    let (master, health) = (port.master, &port.machine.health);
+    let observer = health.observer(master);
     let mut outage = Outage::default();
     loop {
         let Some(dialled) = unless_done(port, dialer.dial()).await else {
@@ -68,7 +66,7 @@ async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
             port.with(|session, cx| outage.note(&ended, &why, session, cx.now));
         // A caller whose round ends sees the new health.
         observer.on(&event);
-        (config.health).down(master, (&why, refusal), outage.failures);
+        health.down(master, (&why, refusal), outage.failures);
         port.with(|session, cx| {
             if has_worked {
                 session.interrupt(cx, &why);
@@ -81,7 +79,7 @@ async fn run(dialer: Dialer, port: &Port, config: &MasterConfig) {
             continue;
         }
         let failures = outage.in_vain.saturating_sub(1);
-        let pause = config.redial.delay(failures, clock::random_u64());
+        let pause = dialer.config.redial.delay(failures, clock::random_u64());
         if unless_done(port, sleep(pause)).await.is_none() {
             return;
         }
@@ -151,13 +149,8 @@ async fn serve(
     port: &Port,
 ) -> Option<Ended> {
     outage.connected(observer);
-    let window = if outage.was_given_up {
-        Link::CAREFUL_WINDOW
-    } else {
-        Link::WINDOW
-    };
     let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
-    port.with(|session, cx| session.connect(cx, round_trip, loss, reports_changes, window));
+    port.with(|session, cx| session.connect(cx, round_trip, loss, reports_changes));
     let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
@@ -270,8 +263,6 @@ struct Outage {
     /// The number of failures since a connection last worked for a while. Only these failures make
     /// the pause before the next dial longer.
     in_vain: u32,
-    /// Set if the last connection was given up. The next one then begins with only a few commands.
-    was_given_up: bool,
     /// Set if the last connection broke before it had worked for a second.
     was_useless: bool,
     /// Set once the log has said that the outage seems to be over.
@@ -318,7 +309,6 @@ impl Outage {
             Ended::GivenUp => link.has_answered && age >= LEAST,
         };
         if !matches!(ended, Ended::DialFailed(_)) {
-            self.was_given_up = matches!(ended, Ended::GivenUp);
             self.was_useless = !has_worked;
         }
         if has_worked {

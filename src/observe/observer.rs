@@ -1,13 +1,6 @@
 //! Log messages, spans and metrics about locks and rounds.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tracing::{Level, Span, debug, debug_span, enabled, field, info, warn};
@@ -40,10 +33,6 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    /// `true` from an attempt that finds no quorum to the next attempt that finds one. This flag
-    /// changes only while `no_quorum` is locked. An attempt that finds a quorum looks at the flag
-    /// before it locks `no_quorum`, and usually need not lock it.
-    lacks_quorum: AtomicBool,
 }
 
 impl LockObserver {
@@ -53,7 +42,6 @@ impl LockObserver {
             label,
             metrics: LockMetrics::register(),
             no_quorum: Mutex::default(),
-            lacks_quorum: AtomicBool::new(false),
         }
     }
 
@@ -256,10 +244,7 @@ impl LockObserver {
         reason: &Obstacle,
         votes: impl FnOnce() -> String,
     ) {
-        let mut no_quorum = self.no_quorum.lock();
-        self.lacks_quorum.store(true, Ordering::Relaxed);
-        let begins = no_quorum.fails(clock::monotonic());
-        drop(no_quorum);
+        let begins = self.no_quorum.lock().fails(clock::monotonic());
         if begins {
             let votes = votes();
             let label = self.label.as_deref();
@@ -269,13 +254,7 @@ impl LockObserver {
 
     /// Notes that an attempt found a quorum, which may have refused the lock.
     pub(crate) fn found_quorum(&self) {
-        if !self.lacks_quorum.load(Ordering::Relaxed) {
-            return;
-        }
-        let mut no_quorum = self.no_quorum.lock();
-        self.lacks_quorum.store(false, Ordering::Relaxed);
-        let ends = no_quorum.works();
-        drop(no_quorum);
+        let ends = self.no_quorum.lock().works();
         if ends {
             let label = self.label.as_deref();
             info!(target: LOCK, label, "quorum again: locks can be acquired");

@@ -499,9 +499,9 @@ impl Subject {
             session: session_config(node_timeout),
             redial: Backoff::new(MILLISECOND * 30, MILLISECOND * 30).unwrap(), // not random
             servers: DistinctServers::new(1),
-            health: HealthBoard::new(&roster, None),
         };
-        let (observer, health) = (LockObserver::new(None), config.health.clone());
+        let health = HealthBoard::new(&roster, None);
+        let observer = LockObserver::new(None);
         let machine = Arc::new(Shared::new(roster, &config.session, observer, health));
         let supervisor = spec.open(0, &config, &machine);
         Self {

@@ -140,44 +140,6 @@ async fn the_coordinators_of_all_groups_are_one_program() {
     assert_eq!(locks.coordinators().count(), 4);
 }
 
-/// Names that move are few, and so is the time in which they do.
-#[tokio::test(start_paused = true)]
-async fn a_coordinator_for_names_that_move_is_opened_when_it_is_used() {
-    let world = World::new();
-    let locks = world.open(&IDS, &["a", "b"]);
-    let labels = || {
-        let labels = locks.coordinators().map(|group| group.label().unwrap());
-        labels.collect::<Vec<_>>()
-    };
-    assert_eq!(labels(), ["a", "b"]);
-    let name = name_in(&world.open(&IDS, &["a", "b"]), "a->c");
-    // On another thread, outside of the runtime.
-    let (used, moving) = (locks.clone(), name.clone());
-    let opened = std::thread::spawn(move || used.of(moving).clone());
-    let opened = opened.join().unwrap();
-    assert_eq!(labels(), ["a", "b", "a->c"]);
-    let guard = opened.mutex(&name).acquire().await.unwrap();
-    assert_eq!(guard.settled().await.granted_count(), 6);
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_is_opened_after_a_close() {
-    let world = World::new();
-    // No name stays, so only one of these is opened at first.
-    let locks = world.open(&["b", "c"], &["a"]);
-    let used = name_in(&world.open(&["b", "c"], &["a"]), "a->b");
-    let other = name_in(&world.open(&["b", "c"], &["a"]), "a->c");
-    assert_eq!(locks.coordinators().count(), 1);
-    timeout(seconds(1), locks.close()).await.unwrap();
-    for name in [&used, &other] {
-        let refused = locks.mutex(name).try_acquire().await;
-        assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
-        let refused = locks.mutex_all([name]).acquire().await;
-        assert!(matches!(refused, Err(AcquireError::Closed)), "{refused:?}");
-    }
-    assert_eq!(locks.coordinators().count(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
     let world = World::new();

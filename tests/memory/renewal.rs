@@ -207,45 +207,10 @@ async fn a_lock_extended_by_hand_is_not_renewed_more_often_than_any_other() {
     assert_eq!(guard.state(), LockState::Held);
 }
 
-/// All locks are acquired within two milliseconds. Without a spread, all renewals of a period would
-/// fall into the same tenth of it.
-#[tokio::test(start_paused = true)]
-async fn the_renewals_of_many_locks_are_spread() {
-    let (world, count) = (World::new(3).await, 6_000);
-    let guards = take(&world, count).await;
-    let slot = valid(TTL) / 30;
-    let mut counts = Vec::new();
-    for _ in 0..60 {
-        let before = world.commands()[0];
-        sleep(slot).await;
-        counts.push(world.commands()[0] - before);
-        for guard in &guards {
-            assert!(
-                guard.remaining() > valid(TTL) * 2 / 3 - millis(10),
-                "{guard:?}"
-            );
-        }
-    }
-    assert_eq!(counts[..4], [0; 4]);
-    let periods: Vec<&[u64]> = counts.chunks(10).collect();
-    // The first 250 locks keep their times.
-    let most = |period: &[u64]| period.iter().copied().max().unwrap();
-    assert!(
-        most(periods[0]) < 2_500 && most(periods[5]) < 2_500,
-        "{counts:?}"
-    );
-    let all: u64 = counts.iter().sum();
-    assert!(all <= 7 * count as u64, "{all}");
-    assert!(periods[5].iter().all(|n| *n > 250), "{counts:?}");
-    drop(guards);
-    world.locks.close().await;
-}
-
 /// The process stalls, and then all renewals are due at the same time. The renewer sends as many as
 /// the masters can answer in time, waits for the answers, and sends more.
 #[tokio::test(start_paused = true)]
 async fn renewals_wait_for_the_answers_to_earlier_ones() {
-    // The renewals are spread over less than the time after which they are late.
     let ttl = millis(1_500);
     let world = World::with(5, |builder| builder.ttl(ttl)).await;
     let guards = take(&world, 2_000).await;
@@ -253,16 +218,11 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
     world.inject(vec![delay(30); 5]);
     advance(valid(ttl) / 3).await;
     let due = Instant::now();
-    let mut posted = 0;
-    for round in 1..=6 {
+    for (round, posted) in [(1, 1_024), (2, 2_000)] {
         // Waits until half a delay after the answers to the last renewals.
         sleep_until(due + millis(round * 31 + 14)).await;
-        let commands = world.commands()[0] - before[0];
-        let more = commands - posted;
-        assert!((384..512).contains(&more) || commands == 2_000, "{more}");
-        posted = commands;
+        assert_eq!(world.commands()[0] - before[0], posted);
     }
-    assert_eq!(posted, 2_000);
     sleep(millis(31)).await;
     for guard in &guards {
         assert_eq!(guard.state(), LockState::Held);
@@ -297,8 +257,7 @@ async fn renewals_do_not_wait_for_masters_that_hang() {
         (Fault::Hang, 1_500, millis(10)),
         (Fault::Down, 1_500, millis(10)),
         (Fault::Mute, 1_500, millis(10)),
-        // Renewals are late until the masters count as down.
-        (Fault::Hang, 6_000, millis(165)),
+        (Fault::Hang, 6_000, millis(10)),
     ] {
         let world = World::new(5).await;
         let guards = take(&world, count).await;

@@ -38,7 +38,7 @@ use crate::{
         ClaimId, Machine, Now,
         claim::{Claim, Terms, step::Step},
         request::Request,
-        session::{SessionConfig, Transmit, link::Link as Window, subscription::Subscription},
+        session::{SessionConfig, Transmit, subscription::Subscription},
     },
     master::{ScriptAs, encode_command, reply},
 };
@@ -378,7 +378,7 @@ impl Run {
         link.connection = (!is_refused).then(|| server.heart.connect());
         machine.serve(master, now.monotonic, |session, cx| match is_refused {
             true => session.disconnect(cx, &"refused".into()),
-            false => session.connect(cx, Duration::from_micros(100), loss, false, Window::WINDOW),
+            false => session.connect(cx, Duration::from_micros(100), loss, false),
         });
         machine.settle(&|| now);
     }
@@ -459,7 +459,7 @@ impl Run {
             if outcome == Outcome::Won {
                 let renewal = random_renewal(random);
                 let retry = Duration::from_millis(50);
-                claim.hold(step, &mut None, renewal, retry, || random);
+                claim.hold(step, &mut None, renewal, retry);
             }
             outcome
         });

@@ -26,8 +26,6 @@ pub enum Renewal {
 pub(crate) struct RenewalPlan {
     /// The time that is left of a lease when its renewal is due.
     ahead: Duration,
-    /// How much earlier than usual the next renewal is due: see [`spread`](Self::spread).
-    early: Duration,
     /// The shortest and the longest time after which a renewal is tried again.
     retry: (Duration, Duration),
     /// Renewals are due only before this instant. `None` means no limit.
@@ -59,31 +57,9 @@ impl RenewalPlan {
         let latest = (retry * 3 / 2).min(ahead / 2); // well before the end of a short lease
         Some(Self {
             ahead,
-            early: Duration::ZERO,
             retry: (least_retry.max(retry / 2), least_retry.max(latest)),
             end,
         })
-    }
-
-    /// Returns this plan with the first renewal up to half a period earlier. Locks that were
-    /// acquired together then have their renewals at different times. `random` must be uniform over
-    /// all of `u64`.
-    pub(crate) fn spread(self, random: u64) -> Self {
-        let most = self.ahead / 4; // half of the period, which is a third of the lease
-        Self {
-            early: part(most, random),
-            ..self
-        }
-    }
-
-    /// Returns the plan for the time after a renewal. The time by which a renewal comes early is
-    /// halved with each renewal. So the first renewals of different locks move apart, by up to a
-    /// period in total. Later renewals are as frequent as without the spread.
-    pub(crate) fn after_renewal(self) -> Self {
-        Self {
-            early: self.early / 2,
-            ..self
-        }
     }
 
     /// Returns this plan with the later end of the two plans.
@@ -97,7 +73,7 @@ impl RenewalPlan {
     /// Returns when to renew `lease`, which may have any length. Returns `None` if the plan ends
     /// before that. Then `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<LeaseTick> {
-        let due = lease.until().before(self.ahead + self.early);
+        let due = lease.until().before(self.ahead);
         (!self.is_over(due)).then_some(due)
     }
 
@@ -202,37 +178,11 @@ mod tests {
         );
     }
 
-    #[test]
-    fn the_first_renewals_are_spread_over_half_a_period_and_later_ones_keep_their_distance() {
-        let millis = Duration::from_millis;
-        let start = LeaseTick::some();
-        let drift = Drift::from_ppm(0).unwrap();
-        let lease = |at: LeaseTick| Lease::new(at, parse(9_002, drift).unwrap(), drift);
-        let plan = RenewalPlan::new(start, lease(start), millis(50), Renewal::Unlimited).unwrap();
-        for (random, times) in [
-            (0, [3_000, 6_000, 9_000, 12_000]),
-            (1 << 63, [2_250, 4_875, 7_688, 10_594]),
-            (u64::MAX, [1_500, 3_750, 6_375, 9_188]),
-        ] {
-            let (mut plan, mut now) = (plan.spread(random), start);
-            for at in times {
-                now = plan.due(lease(now)).unwrap();
-                plan = plan.after_renewal();
-                let expected = start + millis(at);
-                assert!(
-                    now < expected + millis(1) && expected < now + millis(1),
-                    "{random} {at}"
-                );
-            }
-        }
-    }
-
     proptest! {
         #[test]
         fn a_renewal_is_due_before_the_lease_ends(
             ttl in 53..1_000_000u64,
             ppm in 0..900_000u32,
-            random: u64,
         ) {
             let start = LeaseTick::some();
             let drift = Drift::from_ppm(ppm).unwrap();
@@ -242,8 +192,7 @@ mod tests {
                 let plan = RenewalPlan::new(start, lease, node_timeout, Renewal::Unlimited);
                 let plan = plan.unwrap();
                 let due = plan.due(lease).unwrap();
-                let early = plan.spread(random).due(lease).unwrap();
-                prop_assert!(start <= early && early <= due && due < lease.until());
+                prop_assert!(start <= due && due < lease.until());
             }
         }
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::{
     history::History,
     pauses::{Backoff, Met, Pace, Pauses, Wait},
-    precedence::Precedence,
 };
 use crate::core::{
     time::tick::LeaseTick,
@@ -75,11 +74,11 @@ impl ContestPolicy {
 
     /// Returns for how long this waiter gives way after a run. The rivals need this time to notice
     /// that the lock is free, and to ask for it.
-    pub(crate) fn time_after_run(&self, are_told: bool, precedence: Precedence) -> Duration {
+    pub(crate) fn time_after_run(&self, are_told: bool, history: &History) -> Duration {
         const LEAST: Duration = Duration::from_millis(5);
         const MOST_IF_POLLED: Duration = Duration::from_millis(200);
         match are_told {
-            true => precedence.two_attempts().max(LEAST),
+            true => history.two_attempts().max(LEAST),
             false => self.pauses.retry.most().min(MOST_IF_POLLED),
         }
     }
@@ -94,7 +93,7 @@ impl ContestPolicy {
             Start::NextInLine => true,
             Start::HandedOver => false, // the commands of this attempt reach all masters first
             Start::Plain | Start::GaveWay if self.has_news => {
-                history.waiter_gives_way() && !history.precedence.was_outrun
+                history.waiter_gives_way() && !history.was_outrun
             }
             Start::Plain | Start::GaveWay => history.are_rivals_likely(),
         };
@@ -118,17 +117,15 @@ impl ContestPolicy {
         took: Duration,
         history: &mut History,
     ) {
-        history.note_denied();
         let (obstacle, took_some) = met;
         let is_split = *obstacle == Obstacle::Split;
         let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
+        history.note_denied(self.has_news, is_one_asked && is_taken && took_some, took);
         // A client that took the lock long ago is no rival, because a rival asks now or asked just
         // before.
         if is_split || is_taken && (took_some || self.has_news) {
             history.note(true);
         }
-        let is_outrun = is_one_asked && is_taken && took_some;
-        (history.precedence).note_denied(self.has_news, is_outrun, took);
     }
 
     /// Returns the wait after an attempt: see [`Pauses::after`].
@@ -257,7 +254,7 @@ mod tests {
             hear(&mut policy);
             assert_eq!(free(&policy) == MasterSet::NONE, is_outrun, "{met:?}");
             policy.note_denied((&HELD, false), true, millis(1), &mut history);
-            assert!(!history.precedence.was_outrun, "once only");
+            assert!(!history.was_outrun, "once only");
         }
     }
 
@@ -287,7 +284,7 @@ mod tests {
             let mut history = History::default();
             let met = (&Obstacle::OwnerBusy, false);
             policy().note_denied(met, false, millis(took), &mut history);
-            let time = |are_told| policy().time_after_run(are_told, history.precedence);
+            let time = |are_told| policy().time_after_run(are_told, &history);
             assert_eq!([true, false].map(time), [told, 80].map(millis));
         }
     }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{contest::Start, precedence::Precedence};
+use super::contest::Start;
 use crate::core::time::tick::LeaseTick;
 
 /// What this process has found out by its attempts at one lock. A rival is a client of another
@@ -22,7 +22,13 @@ pub(crate) struct History {
     is_probe_due: bool,
     /// The time before which only the first wins in a row lead to a probe.
     next_probe: Option<LeaseTick>,
-    pub(crate) precedence: Precedence,
+    /// The releases since the last win after which another client was faster.
+    missed: u32,
+    /// The time that the last attempt took.
+    took: Duration,
+    /// `true` if the last denied attempt got the agreed master but not the other masters. A client
+    /// that always asks all masters at once was probably faster, and will be again.
+    pub(super) was_outrun: bool,
     /// `true` if the last waiter had to wait in the queues of the masters. The next waiter is then
     /// likely to wait in them as well, so it joins the queues in its first round.
     pub(crate) was_queued: bool,
@@ -38,6 +44,9 @@ impl History {
     /// A probe takes the time of four attempts, if nobody else wants the lock. This many times the
     /// time of two attempts lies between two of the later ones, so they take a part of 1/64.
     const PROBES_AT_MOST: u32 = 128;
+    /// The least and the longest time that two attempts take, as far as this rule is concerned.
+    const TWO_ATTEMPTS: (Duration, Duration) =
+        (Duration::from_millis(2), Duration::from_millis(100));
 
     /// Notes an attempt, and whether it has met a rival.
     pub(crate) fn note(&mut self, has_rival: bool) {
@@ -51,19 +60,22 @@ impl History {
     /// took.
     pub(crate) fn note_won(&mut self, took: Duration, now: LeaseTick) {
         self.note(false);
-        self.precedence.note_won(took);
+        (self.took, self.missed) = (took, 0);
         self.in_a_row = self.in_a_row.saturating_add(1);
         let may_probe = self.next_probe.is_none_or(|at| at <= now);
         let (row, often) = (self.in_a_row, Self::PROBES_AT_MOST);
         self.is_probe_due = matches!(row, 8 | 16) || row.is_multiple_of(32) && may_probe;
         if self.is_probe_due {
-            self.next_probe = Some(now + self.precedence.two_attempts().saturating_mul(often));
+            self.next_probe = Some(now + self.two_attempts().saturating_mul(often));
         }
     }
 
-    /// Notes an attempt that was denied.
-    pub(super) fn note_denied(&mut self) {
+    /// Notes a denied attempt that took the time `took`. `has_news` says whether the attempt came
+    /// after a release, and `is_outrun` whether it got only the agreed master.
+    pub(super) fn note_denied(&mut self, has_news: bool, is_outrun: bool, took: Duration) {
         (self.in_a_row, self.is_probe_due) = (0, false);
+        (self.took, self.was_outrun) = (took, is_outrun);
+        self.missed = self.missed.saturating_add(has_news.into());
     }
 
     /// Returns whether the next attempt is likely to meet a rival.
@@ -79,6 +91,29 @@ impl History {
     /// Returns whether a new call gives way to other processes.
     pub(crate) fn call_gives_way(&self) -> bool {
         self.are_rivals_likely() || self.is_probe_due
+    }
+
+    /// Returns the time that other processes need to notice a release and to ask for the lock.
+    pub(crate) fn two_attempts(&self) -> Duration {
+        let (least, most) = Self::TWO_ATTEMPTS;
+        self.took.saturating_mul(2).clamp(least, most)
+    }
+
+    /// Returns for how long a waiter gives way that has `waited` for the release. No process knows of
+    /// the others. But the more releases a process has missed, the sooner it asks. So it cannot miss
+    /// them for ever. The time is a small part of the time for which locks are held here, or the
+    /// time of two attempts, divided by the number of missed releases and one. Timers count whole
+    /// milliseconds, so the rest is a random millisecond: otherwise, waiters that have missed many
+    /// releases would all ask at once.
+    ///
+    /// For a new call, `waited` is `None`. If the last guard of this process has just been dropped,
+    /// others hear of the release only now, and may ask in two steps. So the time is twice as long.
+    pub(crate) fn time(&self, waited: Option<Duration>, random: u64) -> Duration {
+        let least = self.two_attempts();
+        let most = waited.map_or(least * 2, |waited| least.max(waited / 32));
+        let time = most.min(Self::TWO_ATTEMPTS.1) / self.missed.saturating_add(1);
+        let part = Duration::from_nanos(((random >> 32) * 1_000_000) >> 32);
+        Duration::from_millis((time + part).as_millis() as u64)
     }
 }
 
@@ -193,9 +228,48 @@ mod tests {
         }
         let mut denied = history;
         (0..8).for_each(|_| denied.note_won(Duration::ZERO, LeaseTick::some()));
-        denied.note_denied();
+        denied.note_denied(false, false, Duration::ZERO);
         let of_calls = wins(denied, millis(20), History::call_gives_way);
         assert_eq!(of_calls[..3], [8, 16, 32]);
+    }
+
+    /// Returns the least and the longest time for which a waiter gives way, in milliseconds.
+    fn times(history: &History, waited: Option<u64>) -> [u128; 2] {
+        let waited = waited.map(Duration::from_millis);
+        [0, u64::MAX].map(|random| history.time(waited, random).as_millis())
+    }
+
+    #[test]
+    fn a_waiter_gives_way_for_two_attempts_or_a_part_of_its_wait() {
+        for (took, waited, time) in [
+            (0, Some(0), 2),
+            (1, Some(64), 2),
+            (9, Some(64), 18),
+            (9, Some(640), 20),
+            (9, None, 36),
+        ] {
+            let mut history = History::default();
+            history.note_won(Duration::from_millis(took), LeaseTick::some());
+            assert_eq!(times(&history, waited)[0], time, "{took} {waited:?}");
+        }
+        let mut history = History::default();
+        history.note_denied(false, false, Duration::MAX);
+        assert!(times(&history, Some(u64::MAX / 2))[1] <= 101);
+    }
+
+    #[test]
+    fn who_has_missed_more_releases_gives_way_for_a_shorter_time() {
+        let (mut history, took) = (History::default(), Duration::from_millis(1));
+        let mut time = || {
+            let [least, most] = times(&history, Some(320));
+            history.note_denied(true, false, took);
+            assert!(most <= least + 1);
+            least
+        };
+        let times: Vec<_> = (0..12).map(|_| time()).collect();
+        assert_eq!(times, [10, 5, 3, 2, 2, 1, 1, 1, 1, 1, 0, 0]);
+        history.note_won(took, LeaseTick::some());
+        assert_eq!(self::times(&history, Some(320))[0], 10);
     }
 
     #[test]

@@ -30,9 +30,6 @@ struct InTurn {
 impl WaitOrder {
     /// A waiter that is late by this time counts as silent.
     const GRACE: Duration = Duration::from_secs(2);
-    /// The waiters check one after another whether the contender is silent, with this time between
-    /// two checks. So the first waiter that is still polled takes over.
-    const STEP: Duration = Duration::from_millis(10);
 
     /// Returns a number for a new waiter. It is larger than all numbers before it.
     pub(crate) fn number(&mut self) -> u64 {
@@ -45,7 +42,7 @@ impl WaitOrder {
     /// attempt. If it gets no turn, it calls again when it is woken, or at the returned time.
     pub(crate) fn ask_for_turn(&mut self, number: u64, now: LeaseTick) -> Option<LeaseTick> {
         let look_again = match self.contender {
-            Some(contender) if contender.number != number => contender.due + self.delay(number),
+            Some(contender) if contender.number != number => contender.due,
             Some(_) | None => now,
         };
         if look_again <= now {
@@ -55,7 +52,7 @@ impl WaitOrder {
         }
         // If the contender changes before `look_again`, only the new contender is woken. So this
         // waiter must ask again soon.
-        let soon = now + Self::GRACE + self.delay(number);
+        let soon = now + Self::GRACE;
         self.waiting.insert(number);
         Some(look_again.min(soon))
     }
@@ -109,12 +106,6 @@ impl WaitOrder {
         let due = at + Self::GRACE;
         self.contender = Some(InTurn { number, due });
     }
-
-    fn delay(&self, number: u64) -> Duration {
-        const MOST: usize = 100;
-        let earlier = self.waiting.range(..number).take(MOST).count();
-        Self::STEP * earlier as u32
-    }
 }
 
 #[cfg(test)]
@@ -141,7 +132,6 @@ mod tests {
         assert_eq!(turn(&mut order, 1, start, 0), None);
         assert_eq!(turn(&mut order, 3, start, 0), Some(2_000));
         assert_eq!(turn(&mut order, 2, start, 0), Some(2_000));
-        assert_eq!(turn(&mut order, 3, start, 0), Some(2_010));
         assert_eq!(order.leave(1, start), Some(2));
         assert_eq!(turn(&mut order, 2, start, 1_000), None);
         assert_eq!(order.leave(3, start), None);
@@ -157,12 +147,11 @@ mod tests {
         order.expect(1, start + millis(500));
         for (number, at, look_again) in [
             (2, 0, Some(2_000)), // by then another waiter may contend
-            (3, 0, Some(2_010)),
-            (3, 2_500, Some(2_510)),
+            (3, 0, Some(2_000)),
             (2, 2_499, Some(2_500)),
             (2, 2_500, None),
             (1, 3_000, Some(4_500)), // it is polled again, and still comes before waiter 3
-            (3, 3_000, Some(4_510)),
+            (3, 3_000, Some(4_500)),
         ] {
             assert_eq!(
                 turn(&mut order, number, start, at),
@@ -171,7 +160,7 @@ mod tests {
             );
         }
         order.expect(1, start + millis(9_000)); // waiter 1 does not contend
-        assert_eq!(turn(&mut order, 3, start, 3_000), Some(4_510));
+        assert_eq!(turn(&mut order, 3, start, 3_000), Some(4_500));
         assert_eq!(order.leave(2, start + millis(3_000)), Some(1));
         // Waiter 1 is not polled any more.
         assert_eq!(turn(&mut order, 3, start, 5_000), None);

@@ -83,7 +83,7 @@ pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
     let rounds = context.node_timeout() * (3 + ballots);
-    if context.masters.are_dialled() {
+    if context.machine.are_dialled() {
         rounds
     } else {
         rounds + context.config.connect_timeout
@@ -191,7 +191,7 @@ pub(super) async fn reenter(
 /// in time if a lock that was requested together with the inspection would still be valid when the
 /// answer comes. An error counts as an answer. The next attempt shows whether the error matters.
 pub(super) async fn majority_answers(request: &LockRequest) -> bool {
-    let (context, masters) = (&request.context, &request.context.masters);
+    let (context, masters) = (&request.context, &request.context.machine);
     let mut answers = masters.has_quorum();
     if answers {
         let usable = context.config.drift.usable(request.ttl);

@@ -33,8 +33,7 @@ pub(super) async fn contend(
     let mut first = None;
     if context.is_calm(lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
-        let listen = || waiter.get_or_init(join).listen();
-        let watch = || context.are_told().then(listen).is_some();
+        let watch = || waiter.get_or_init(join).listen();
         match attempt(request, deadline, None, Some(&watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
@@ -99,8 +98,7 @@ impl Contest<'_> {
             checks = 0;
             self.waiter.begin_attempt();
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
-            let listen = || self.waiter.listen();
-            let watch = || context.are_told().then(listen).is_some();
+            let watch = || self.waiter.listen();
             let watch = (!is_last).then_some(&watch as _);
             match attempt(request, self.deadline, agreed, watch).await? {
                 Attempted::Won(level) => {
@@ -125,8 +123,7 @@ impl Contest<'_> {
         let is_run_over = waiter.is_released().then(is_over);
         let start = self.policy.begin(has_waited, is_run_over);
         if start == Start::GaveWay {
-            let precedence = waiter.history(|history| history.precedence);
-            let end = now + self.policy.time_after_run(are_told, precedence);
+            let end = now + waiter.history(|history| self.policy.time_after_run(are_told, history));
             waiter.sleep_until(self.deadline.cap(end)).await;
         }
         start
@@ -138,9 +135,10 @@ impl Contest<'_> {
         let (waiter, now) = (&self.waiter, clock::now());
         let free = waiter.history(|history| self.policy.asked_first(start, history, now));
         let agreed = waiter.agreed(free).filter(|_| !is_last);
-        match agreed {
-            Some(_) => waiter.listen(), // that master reports the next change if it refuses
-            None => self.policy.note_all_asked(now),
+        if agreed.is_some() {
+            waiter.listen(); // that master reports the next change if it refuses
+        } else {
+            self.policy.note_all_asked(now);
         }
         agreed
     }
@@ -209,7 +207,7 @@ impl Contest<'_> {
         }
         let now = clock::now();
         let waited = since.map(|since| now.since(since));
-        let time = history.precedence.time(waited, clock::random_u64());
-        self.waiter.pause_until(self.deadline.cap(now + time)).await;
+        let end = now + history.time(waited, clock::random_u64());
+        self.waiter.pause_until(self.deadline.cap(end)).await;
     }
 }

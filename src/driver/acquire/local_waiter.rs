@@ -87,10 +87,14 @@ impl<'a> LocalWaiter<'a> {
         self.waiter.begin_attempt();
     }
 
-    /// Starts to get the changes that masters report. A master reports a change only after a
-    /// command that watches the lock.
-    pub(super) fn listen(&self) {
-        self.waiter.watch(self.lock_id.key());
+    /// Starts to get the changes that masters report, unless waiters only poll. A master reports a
+    /// change only after a command that watches the lock. Returns whether there will be reports.
+    pub(super) fn listen(&self) -> bool {
+        let are_told = !self.context.config.waiters_poll;
+        if are_told {
+            self.waiter.watch(self.lock_id.key());
+        }
+        are_told
     }
 
     /// Waits until the lock may be free. The lock may be free if a guard of this process has
@@ -123,7 +127,7 @@ impl<'a> LocalWaiter<'a> {
         let agreed = self.agreed(wanted);
         let freed_in = |round: &Round| round.masters(Vote::is_freed);
         let freed = || answers.map_or(MasterSet::NONE, |round| round.read(freed_in));
-        let is_majority = |set| context.masters.quorum().has_majority_of_every_set(set);
+        let is_majority = |set| context.machine.quorum().has_majority_of_every_set(set);
         let may_be_free = |heard: Heard| {
             heard.is_released
                 || agreed.is_some_and(|agreed| heard.changed.contains(agreed))
@@ -157,10 +161,11 @@ impl<'a> LocalWaiter<'a> {
 
     /// Returns the agreed master, chosen from the masters in `among` that report changes.
     pub(super) fn agreed(&self, among: MasterSet) -> Option<usize> {
-        let context = self.context;
-        let among = context.masters.reporting().and(among);
-        let agreed = context.masters.agreed(self.lock_id.key(), among);
-        agreed.filter(|_| context.are_told())
+        if self.context.config.waiters_poll {
+            return None;
+        }
+        let machine = &self.context.machine;
+        machine.agreed(self.lock_id.key(), machine.reporting().and(among))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         error::AcquireError,
         kind::Access,
         protocol::identity::{Identity, Ticket},
-        vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{MasterSet, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::{history::History, queued::QueuePolicy},
     },
     driver::{
@@ -45,7 +45,7 @@ struct QueuePosition<'a> {
     permit: Option<SemaphorePermit<'a>>,
     /// `true` if the newest round began at the deadline.
     is_last: bool,
-    slot: SlotChoice<'a>,
+    slot: SlotChoice,
 }
 
 /// Makes rounds until one wins the lock. Between rounds, waits in the queues of all masters, or
@@ -125,7 +125,7 @@ impl<'a> QueuedWait<'a> {
                 round.read(|round| self.policy.note_votes(round));
                 return Ok(Next::CorrectTicket(time));
             }
-            let is_kept = position.slot.note_denied(&round);
+            let is_kept = position.slot.note_denied(self.request, &round);
             if !is_kept {
                 self.yield_grants(&round, &position).await;
             }
@@ -148,18 +148,14 @@ impl<'a> QueuedWait<'a> {
         let is_last = self.deadline.is_over();
         let joins = !is_last && self.history(|history| history.was_queued);
         let waiter = joins.then(|| self.join());
-        let mut slot = SlotChoice::new(self.request);
-        if !joins {
-            slot.choose_if_likely();
-        }
         let queue = joins.then_some(self.policy.options);
-        let claim = Claim::begin(self.request, self.identity(), slot.agreed, queue);
+        let claim = Claim::begin(self.request, self.identity(), None, queue);
         Ok(QueuePosition {
             waiter,
             level: Level::new(claim, self.request.access, Some(self.owned.clone())),
             permit: Some(permit),
             is_last,
-            slot,
+            slot: SlotChoice::default(),
         })
     }
 
@@ -185,7 +181,8 @@ impl<'a> QueuedWait<'a> {
     /// this waiter, and then asks all masters.
     async fn ask_for_slot(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
         let queue = position.waiter.as_ref().map(|_| self.policy.options);
-        let asked = (position.slot).await_choice(&position.level.claim, queue, position.is_last);
+        let (claim, is_last) = (&position.level.claim, position.is_last);
+        let asked = (position.slot).await_choice(self.context, claim, queue, is_last);
         if let Some(delay) = asked.await {
             position.permit = None;
             if let Some(waiter) = &position.waiter {
@@ -202,7 +199,6 @@ impl<'a> QueuedWait<'a> {
         if claim.rounds() == 1 {
             self.history(|history| history.was_queued = false);
         }
-        position.slot.note_win();
         self.owned.won(claim);
         self.context.note_reach(true, clock::now());
     }
@@ -247,7 +243,7 @@ impl<'a> QueuedWait<'a> {
         loop {
             waiter.begin_attempt();
             self.context.check_open()?;
-            let (is_connected, random) = (self.context.masters.has_quorum(), clock::random_u64());
+            let (is_connected, random) = (self.context.machine.has_quorum(), clock::random_u64());
             let left = quarantine.take();
             let delay = (self.policy).delay_aside(left, is_connected, checks, random);
             let end = self.deadline.cap(clock::now() + delay);
@@ -362,7 +358,7 @@ impl<'a> QueuedWait<'a> {
         let Some(waiter) = &position.waiter else {
             return;
         };
-        position.slot.note_wait();
+        let chosen_by = position.slot.chosen_by.take();
         let lock_id = &self.request.lock_id;
         // If another program deletes the key, no master calls a waiter. So the waiter at the head
         // of a queue watches the key, from its next round on.
@@ -371,7 +367,10 @@ impl<'a> QueuedWait<'a> {
             return;
         }
         let (now, random) = (clock::now(), clock::random_u64());
-        let is_taken = round.read(|round| position.slot.is_taken(round));
+        // The agreed master may not know the holder of the slot that it has granted. Another slot may
+        // be free, but no master calls the waiter for another slot.
+        let granting = round.read(|round| round.masters(Vote::is_grant));
+        let is_taken = chosen_by.is_some_and(|agreed| granting.contains(agreed));
         let wait = round.read(|round| self.policy.wait_after(round, is_taken, now, random));
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         self.context.timers.sleep_until(pause).await;

@@ -108,38 +108,30 @@ impl<'a> Prefix<'a> {
 
     /// Acquires the missing locks.
     async fn fill(&mut self, deadline: Deadline) -> Result<(), AcquireError> {
-        // After a wait, the next locks may be contended, too. Taking and returning them would
-        // disturb other clients, so only one lock is tried at first.
-        let mut most = self.requests.len();
         if let Some(first) = self.requests.first() {
             first.context.check_open()?; // before a mutex is locked
         }
         loop {
             let is_last = deadline.is_over();
-            let most_now = if is_last { usize::MAX } else { self.calm(most) };
-            match self.attempt(most_now, !is_last).await? {
-                None => most = most.saturating_mul(2),
-                Some(denied) => {
-                    let request = &self.requests[self.levels.len()];
-                    deadline.note_failure(request, &denied, is_last)?;
-                    most = 1;
-                }
+            let most = if is_last { usize::MAX } else { self.calm() };
+            let denied = self.attempt(most, !is_last).await?;
+            if let Some(denied) = &denied {
+                let request = &self.requests[self.levels.len()];
+                deadline.note_failure(request, denied, is_last)?;
             }
             let _ = self.give_back_lost(); // the next attempts acquire these again
             if self.levels.len() == self.requests.len() {
                 return Ok(());
             }
-            if most == 1 || self.calm(1) == 0 {
+            if denied.is_some() || self.calm() == 0 {
                 self.wait(&deadline).await?;
-                most = 1;
             }
         }
     }
 
-    /// Returns how many of the next `most` locks come before the first lock that someone else may
-    /// want.
-    fn calm(&self, most: usize) -> usize {
-        let next = self.requests[self.levels.len()..].iter().take(most);
+    /// Returns how many of the next locks come before the first lock that someone else may want.
+    fn calm(&self) -> usize {
+        let next = self.requests[self.levels.len()..].iter();
         let is_calm = |next: &&LockRequest| next.context.is_calm(&next.lock_id);
         next.take_while(is_calm).count()
     }

@@ -79,34 +79,31 @@ impl Claim {
             lock_id: request.lock_id.clone(),
             ttl: request.ttl,
             drift: context.config.drift,
-            quorum: context.masters.quorum().clone(),
+            quorum: context.machine.quorum().clone(),
         };
         let (holding, rights) = (request.holding(identity), request.rights());
-        let (tries, asked) = (context.rights.to_try(rights), asked(agreed));
-        let (id, began) = context.machine.with(|machine, now| {
-            let id = machine.begin(terms, holding, asked, (queue, tries), now);
-            (id, now.monotonic)
-        });
+        let tries = context.rights.to_try(rights);
+        let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
+        let id = (context.machine)
+            .with(|machine, now| machine.begin(terms, holding, asked, (queue, tries), now));
         Self {
             context: context.clone(),
             lock_id: request.lock_id.clone(),
             rights,
-            began,
             id,
         }
     }
 
     /// Returns the claim `id` on the lock `lock_id`, if the lock is held.
     pub(super) fn held(context: &Arc<Context>, lock_id: &LockId, id: ClaimId) -> Option<Self> {
-        let (began, is_fenced) = context.machine.with(|machine, now| {
+        let is_fenced = context.machine.with(|machine, now| {
             let claim = machine.share_held(id, now)?;
-            Some((claim.began, claim.fencing_token().is_some()))
+            Some(claim.fencing_token().is_some())
         })?;
         Some(Self {
             context: context.clone(),
             lock_id: lock_id.clone(),
             rights: Rights::of(lock_id.kind(), is_fenced),
-            began,
             id,
         })
     }
@@ -248,7 +245,7 @@ impl Claim {
     /// validity is left when the waiting task runs again.
     async fn conclude_round(&self, will_retry: bool) -> Outcome {
         let context = &self.context;
-        if !context.masters.are_dialled() {
+        if !context.machine.are_dialled() {
             self.give_up_disputed(&self.newest_round(), will_retry)
                 .await;
         }
@@ -295,9 +292,4 @@ impl Claim {
             round.give_up();
         }
     }
-}
-
-/// Returns the masters to ask at first.
-pub(crate) fn asked(agreed: Option<usize>) -> MasterSet {
-    agreed.map_or(MasterSet::ALL, MasterSet::only)
 }

@@ -82,7 +82,7 @@ impl Claim {
         if context.is_forked() {
             return None;
         }
-        let are_told = context.are_told();
+        let are_told = !context.config.waiters_poll;
         let round = context.machine.with(|machine, now| {
             let (round, frees) =
                 machine.step(self.id, now, |claim, step| claim.leave(step, access, watch));

@@ -31,8 +31,6 @@ pub(crate) struct Claim {
     context: Arc<context::Context>,
     lock_id: LockId,
     rights: Rights,
-    /// The start of the first round, on the monotonic clock.
-    began: Tick,
     id: ClaimId,
 }
 
@@ -103,10 +101,12 @@ impl Claim {
     /// the end to a time before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Tick {
         if self.context.is_forked() {
-            return self.began;
+            return clock::monotonic();
         }
-        let until = self.read(|claim| Some(claim.lease.until()));
-        until.map_or(self.began, |until| clock::to_monotonic(until, self.began))
+        let times = self.read(|claim| Some((claim.lease.until(), claim.began)));
+        times.map_or_else(clock::monotonic, |(until, began)| {
+            clock::to_monotonic(until, began)
+        })
     }
 
     /// Returns whether the lock is held. After a fork, the parent has it.
@@ -140,13 +140,7 @@ impl Claim {
         let least_retry = self.context.config.node_timeout.least();
         self.step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(
-                step,
-                &mut hold,
-                request.renewal,
-                least_retry,
-                clock::random_u64,
-            );
+            claim.hold(step, &mut hold, request.renewal, least_retry);
         });
     }
 
@@ -218,7 +212,6 @@ impl Claim {
             context: self.context.clone(),
             lock_id: self.lock_id.clone(),
             rights: self.rights,
-            began: self.began,
             id: self.id,
         }
     }

@@ -10,40 +10,24 @@ use crate::{
         view::inspection::{self, Inspection},
         vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
     },
-    driver::{context::Context, live_round::LiveRound},
+    driver::context::Context,
 };
 
-/// An inspection that is under way.
-#[derive(Debug)]
-pub(crate) struct PendingInspection {
-    lock_id: LockId,
-    /// `None` after a fork.
-    round: Option<LiveRound>,
-}
-
-/// Asks all masters who holds `lock_id` and who waits for it.
-pub(crate) fn inquire(context: &Context, lock_id: &LockId) -> PendingInspection {
-    let ask = || context.ask(Command::new(lock_id, Action::Inspect), None);
-    PendingInspection {
-        lock_id: lock_id.clone(),
-        round: (!context.is_forked()).then(ask),
-    }
-}
-
-/// Waits for the answers to `pending`.
+/// Asks all masters who holds `lock_id` and who waits for it, and waits for the answers.
 pub(crate) async fn inspect(
     context: &Context,
-    pending: &PendingInspection,
+    lock_id: &LockId,
 ) -> Result<Inspection, InspectError> {
-    let (masters, lock_id) = (&context.masters, &pending.lock_id);
+    let masters = &context.machine;
     let name = lock_id.name().clone();
-    let Some(round) = &pending.round else {
+    if context.is_forked() {
         return Err(InspectError::NoQuorum {
             name,
             votes: context.closed_votes(Verb::Inspect),
-            views: inspection::views(&vec![None; masters.count()]).collect(),
+            views: inspection::views(&vec![None; masters.roster.masters.len()]).collect(),
         });
-    };
+    }
+    let round = context.ask(Command::new(lock_id, Action::Inspect), None);
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     round.settled().await;
     let (votes, seen) = (round.votes(), round.seen());

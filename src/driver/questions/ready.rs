@@ -1,11 +1,8 @@
 //! Waits until enough masters can vote.
 
-use std::{pin::pin, time::Duration};
-
-use futures::future::select;
+use std::time::Duration;
 
 use crate::{
-    clock,
     core::{
         protocol::command::{Action, Command},
         vote::{
@@ -16,7 +13,6 @@ use crate::{
         },
     },
     driver::{acquire::deadline::Deadline, context::Context},
-    master::Entry,
 };
 
 /// Waits until enough masters can vote, or until too many deny a right. Asks all masters for the
@@ -27,13 +23,10 @@ pub(crate) async fn ready(
     is_enough: fn(&Votes) -> bool,
     limit: Duration,
 ) -> Option<Votes> {
-    let (masters, deadline) = (&context.masters, Deadline::new(Some(limit)));
-    let mut changes = masters.health().watch();
-    let retry = context.config.retry;
+    let deadline = Deadline::new(Some(limit));
     let mut failures = 0;
     loop {
         context.check_open().ok()?;
-        let known = changes.borrow_and_update().clone();
         let votes = ask(context, is_enough).await;
         let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);
         if votes.iter().all(is_gone) {
@@ -45,15 +38,8 @@ pub(crate) async fn ready(
         if deadline.is_over() || votes.lacks_rights() {
             return Some(votes);
         }
-        let pause = clock::now() + retry.delay(failures, clock::random_u64());
-        let changed = pin!(async {
-            let is_other = |(entry, known): (&Entry, &Entry)| entry.has_other_connection(known);
-            let _ = changes
-                .wait_for(|entries| entries.iter().zip(&known).any(is_other))
-                .await;
-        });
-        let pause = context.timers.sleep_until(deadline.cap(pause));
-        select(changed, pin!(pause)).await;
+        let pause = deadline.cap(context.retry_at(failures));
+        context.timers.sleep_until(pause).await;
         failures = failures.saturating_add(1);
     }
 }
@@ -83,8 +69,8 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
 /// locks of the program may not need the right that the question needs. The kinds of the two
 /// denials are compared, and not the texts, because the denial of a script has another text.
 fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) -> Votes {
-    let masters = &context.masters;
-    for (cast, health) in cast.iter_mut().zip(masters.health().read()) {
+    let masters = &context.machine;
+    for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
         if forgives
             && let Some(answer) = cast
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
@@ -102,5 +88,5 @@ fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) 
             *cast = Some(CastVote::new(Vote::Grant, answer.latency()));
         }
     }
-    Votes::new(masters.roster().clone(), cast, Verb::Probe)
+    Votes::new(masters.roster.clone(), cast, Verb::Probe)
 }

@@ -55,7 +55,7 @@ impl Opener {
         });
         let masters = masters.enumerate();
         let observer = LockObserver::new(config.label.clone());
-        let health = master_config.health.clone();
+        let health = HealthBoard::new(&listed.roster, config.label.as_ref());
         let session = &master_config.session;
         let machine = Arc::new(Shared::new(listed.roster, session, observer, health));
         let supervised = masters.map(|(master, spec)| spec.open(master, &master_config, &machine));
@@ -82,7 +82,6 @@ impl Opener {
             },
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
             servers: DistinctServers::new(listed.masters.len()),
-            health: HealthBoard::new(&listed.roster, config.label.as_ref()),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Coordinator {
     /// ```
     pub fn health_events(&self) -> HealthEvents {
         HealthEvents::new(
-            self.context.masters.health().watch(),
+            self.context.machine.health.watch(),
             self.context.timers.home.clone(),
         )
     }
@@ -126,14 +126,14 @@ impl Coordinator {
     /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
     /// master in both lists counts once.
     pub fn master_count(&self) -> usize {
-        self.context.masters.count()
+        self.context.machine.roster.masters.len()
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
     /// changed](crate::Builder::leaving), each list has a majority of its own. This method then
     /// returns the larger of the two numbers, and [`tally`](Self::tally) has both.
     pub fn quorum(&self) -> usize {
-        self.context.masters.quorum().size()
+        self.context.machine.quorum().size()
     }
 
     /// Returns the [label](crate::Builder::label) of this coordinator.
@@ -158,7 +158,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
-        let masters = &self.context.masters;
+        let masters = &self.context.machine;
         let health = self.context.health();
         let counted = (0..health.len()).filter(|master| count(&health[*master]));
         masters.quorum().tallies(counted.collect()).collect()
@@ -232,7 +232,7 @@ impl Coordinator {
 impl fmt::Debug for Coordinator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coordinator")
-            .field("masters", &self.context.masters.roster().masters)
+            .field("masters", &self.context.machine.roster.masters)
             .finish_non_exhaustive()
     }
 }

@@ -1,15 +1,9 @@
 //! Groups of masters, for more locks than one set of masters can carry. Each group has a
 //! coordinator.
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, OnceLock},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use parking_lot::Mutex;
 
 pub(crate) mod choice;
 pub(crate) mod group;
@@ -19,10 +13,7 @@ use self::{
     group::{Group, GroupsError, lists_id},
 };
 use super::{
-    builder::{
-        Builder,
-        open::{Listed, Opener},
-    },
+    builder::{Builder, open::Listed},
     coordinator::Coordinator,
     lock::{Lock, Owner, shared::ReadWriteLock},
 };
@@ -68,21 +59,13 @@ struct Inner {
     old: Choice,
     /// The coordinators. A key is two numbers: the number of the group that has the coordinator's
     /// names, and the number of the old group of these names.
-    members: BTreeMap<(usize, usize), Member>,
+    coordinators: BTreeMap<(usize, usize), Coordinator>,
     /// One of the coordinators, no matter which. All have the same settings and the same owners.
     first: Coordinator,
-    /// `None` after the groups were closed.
-    opener: Mutex<Option<Arc<Opener>>>,
 }
 
-/// A coordinator, which is opened when it is first needed.
-struct Member {
-    /// `true` if the names of this coordinator move from another group.
-    moves: bool,
-    label: Arc<str>,
-    listed: Listed,
-    opened: OnceLock<Coordinator>,
-}
+/// The label of a coordinator, and its masters.
+type Member = (Arc<str>, Listed);
 
 impl Groups {
     /// The greatest number of pairs of groups. Each pair has connections of its own.
@@ -116,9 +99,8 @@ impl Groups {
     /// old group, with any ID.
     ///
     /// The names that move from `a` to `b` have a coordinator of their own, with the label `a->b`.
-    /// This coordinator connects to the masters when [`of`](Self::of) first returns it. A name
-    /// moves only to a group that is new or gets more weight, or from a group that is gone or gets
-    /// less weight. There may be up to 256 coordinators in all.
+    /// A name moves only to a group that is new or gets more weight, or from a group that is gone or
+    /// gets less weight. There may be up to 256 coordinators in all.
     ///
     /// # Errors
     ///
@@ -149,23 +131,19 @@ impl Groups {
         let lists = [Group::check_all(&groups)?, Group::check_all(&leaving)?];
         let members = members(&groups, &leaving)?;
         let lists_id = match members.first_key_value() {
-            Some((_, only)) if members.len() == 1 => only.listed.lists_id(), // the ID without groups
+            Some((_, (_, only))) if members.len() == 1 => only.lists_id(), // the ID without groups
             _ => lists_id(lists),
         };
         let opener = settings.opener(lists_id)?;
-        let mut first = None;
-        for member in members.values() {
-            if first.is_none() || !member.moves {
-                let opened = member.opened.get_or_init(|| member.open(&opener));
-                first.get_or_insert_with(|| opened.clone());
-            }
-        }
+        let opened = members.into_iter();
+        let opened = opened.map(|(key, (label, listed))| (key, opener.open(listed, Some(&label))));
+        let coordinators: BTreeMap<_, _> = opened.collect();
+        let first = coordinators.values().next().cloned();
         Ok(Self(Arc::new(Inner {
             choice: Choice::new(&groups),
             old: Choice::new(&leaving),
-            members,
             first: first.ok_or(GroupsError::NoGroups)?,
-            opener: Mutex::new(Some(Arc::new(opener))),
+            coordinators,
         })))
     }
 
@@ -202,37 +180,10 @@ impl Groups {
     /// Returns the coordinator of a name. Use it to look at the group of the name, or to
     /// [break](Coordinator::break_held) a lock. **Use it only for this name**, or for names with
     /// the same part in braces: on the masters of another group, a lock would exclude nobody.
-    ///
-    /// If the groups are [closed](Self::close) before the coordinator of a name that moves is first
-    /// used, this method returns another coordinator, which is closed, too.
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();
-        let (group, old) = (inner.choice.of(name), inner.old.of(name));
-        let member = &inner.members[&(group, old)];
-        if let Some(opened) = member.opened.get() {
-            return opened;
-        }
-        if inner.first.context.is_forked() {
-            return &inner.first;
-        }
-        let Some(opener) = inner.opener.lock().clone() else {
-            return member.opened.get().unwrap_or(&inner.first);
-        };
-        // `open` calls the metrics recorder, which is code of the program. So the mutex is not
-        // locked while `open` runs.
-        let ours = member.open(&opener);
-        let opener = inner.opener.lock();
-        if let Err(late) = member.opened.set(ours) {
-            late.context.close(); // another task was sooner
-        }
-        let is_closed = opener.is_none();
-        drop(opener);
-        let opened = member.opened.get().unwrap_or(&inner.first);
-        if is_closed {
-            opened.context.close();
-        }
-        opened
+        &inner.coordinators[&(inner.choice.of(name), inner.old.of(name))]
     }
 
     /// Returns the mutexes called `names` as one lock, as
@@ -251,11 +202,9 @@ impl Groups {
         self.0.first.owner()
     }
 
-    /// Returns the coordinators of all groups, in the order of the groups. The coordinators for
-    /// names that move are returned only after their first use.
+    /// Returns the coordinators of all groups, in the order of the groups.
     pub fn coordinators(&self) -> impl Iterator<Item = &Coordinator> {
-        let members = self.0.members.values();
-        members.filter_map(|member| member.opened.get())
+        self.0.coordinators.values()
     }
 
     /// Asks all [`coordinators`](Self::coordinators) at once whether they are
@@ -290,7 +239,7 @@ impl Groups {
     }
 
     /// Closes all coordinators, and waits until all posted releases are delivered: see
-    /// [`Coordinator::close`]. From then on, no other coordinator is opened.
+    /// [`Coordinator::close`].
     ///
     /// # Cancel safety
     ///
@@ -312,27 +261,15 @@ impl Groups {
         join_all(closed).await.into_iter().all(|done| done)
     }
 
-    /// Closes all coordinators. From then on, `of` opens no other coordinator.
+    /// Closes all coordinators.
     fn refuse(&self) {
-        // The coordinators are closed before the opener is taken: without an opener, `of` may
-        // return the first coordinator for any name. That coordinator must be closed by then.
-        self.coordinators()
-            .for_each(|opened| opened.context.close());
-        if !self.0.first.context.is_forked() {
-            drop(self.0.opener.lock().take());
-        }
+        self.coordinators().for_each(|locks| locks.context.close());
     }
 }
 
 impl fmt::Debug for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.coordinators()).finish()
-    }
-}
-
-impl Member {
-    fn open(&self, opener: &Opener) -> Coordinator {
-        opener.open(self.listed.clone(), Some(&self.label))
     }
 }
 
@@ -372,21 +309,14 @@ fn members(
         return Err(ConfigError::out_of_range("change", given, range).into());
     }
     let members = pairs.into_iter().map(|(key, new, old)| {
-        let from = old.filter(|old| old.id != new.id);
-        let label = match from {
-            Some(from) => format!("{}->{}", from.id, new.id),
-            None => new.id.clone(),
+        let label = match old {
+            Some(old) if old.id != new.id => format!("{}->{}", old.id, new.id),
+            _ => new.id.clone(),
         };
         let listed = new.listed(old);
         let id = label.clone();
         let listed = listed.map_err(|error| GroupsError::Group { id, error })?;
-        let member = Member {
-            moves: from.is_some(),
-            label: label.into(),
-            listed,
-            opened: OnceLock::new(),
-        };
-        Ok((key, member))
+        Ok((key, (label.into(), listed)))
     });
     members.collect()
 }
@@ -432,7 +362,7 @@ mod tests {
         ] {
             let (new, old) = (groups(new), groups(old));
             let members = members(&new, &old).unwrap();
-            let labels: Vec<_> = members.values().map(|member| &*member.label).collect();
+            let labels: Vec<_> = members.values().map(|(label, _)| &**label).collect();
             assert_eq!(labels, pairs);
             let (choice, old_choice) = (Choice::new(&new), Choice::new(&old));
             for name in 0..2_000 {

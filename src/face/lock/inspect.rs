@@ -1,9 +1,11 @@
 //! Questions about who holds a lock.
 
+use futures::future::{join, join_all};
+
 use super::Lock;
 use crate::{
     core::{error::InspectError, view::inspection::Inspection},
-    driver::questions::inspect::{inquire, inspect},
+    driver::questions::inspect::inspect,
 };
 
 /// Questions to the masters.
@@ -48,17 +50,13 @@ impl Lock {
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, InspectError> {
         let first = self.lock_id.as_ref().map_err(Clone::clone)?;
-        let pending = inquire(&self.context, first);
         let others = self.others.iter();
-        let others: Vec<_> = others
-            .map(|(context, lock_id)| (context, inquire(context, lock_id)))
-            .collect();
-        let first = inspect(&self.context, &pending).await?;
-        if first.is_held() {
-            return Ok(first);
-        }
-        for (context, pending) in &others {
-            let other = inspect(context, pending).await?;
+        let others = others.map(|(context, lock_id)| inspect(context, lock_id));
+        let others = join_all(others);
+        let (first, others) = join(inspect(&self.context, first), others).await;
+        let first = first?;
+        for other in others.into_iter().filter(|_| !first.is_held()) {
+            let other = other?;
             if other.is_held() {
                 return Ok(other);
             }

@@ -87,7 +87,7 @@ impl Lock {
             .all(|holder| holder.kind == Some(Kind::Semaphore));
         let others = self.others.iter().map(|(context, _)| context);
         let mut contexts = iter::once(&self.context).chain(others);
-        let can_vote = contexts.all(|context| context.masters.has_voters());
+        let can_vote = contexts.all(|context| context.machine.has_voters());
         let free = usize::from(permits).saturating_sub(holders.len());
         Ok(if is_semaphore && can_vote { free } else { 0 })
     }

@@ -28,15 +28,13 @@ impl Claim {
     /// first guard. If the lock is already being renewed, the renewal ends at the later of the old
     /// and the new limit.
     ///
-    /// A renewal that finds no majority is not tried again within `least_retry`. If many locks are
-    /// renewed, the first renewal comes earlier by a `random` time.
+    /// A renewal that finds no majority is not tried again within `least_retry`.
     pub(crate) fn hold(
         &mut self,
         step: &Step<'_>,
         hold: &mut Option<HoldSpan>,
         renewal: Renewal,
         least_retry: Duration,
-        random: impl FnOnce() -> u64,
     ) {
         let start = step.rounds.of(self.newest).start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
@@ -55,9 +53,6 @@ impl Claim {
             plan = before.or_longer(plan);
         }
         if held.next_look.is_none() {
-            if step.renewals.is_crowded() {
-                plan = plan.spread(random());
-            }
             held.next_look = plan.due(self.lease);
         }
         held.plan = Some(plan);
@@ -158,7 +153,6 @@ impl Claim {
             return None;
         }
         held.next_look = Some(plan.look_again(now, random));
-        held.plan = Some(plan.after_renewal());
         self.post_extension(step, self.terms.ttl, true)?;
         Some(self.newest)
     }

@@ -604,7 +604,7 @@ impl Case {
                     0 => Renewal::Unlimited,
                     limit => Renewal::UpTo(millis(limit)),
                 };
-                self.step(|claim, step| claim.hold(step, &mut None, renewal, millis(50), || 0));
+                self.step(|claim, step| claim.hold(step, &mut None, renewal, millis(50)));
             }
             "leave" => {
                 self.step(|claim, step| claim.leave(step, Access::Exclusive, false));

@@ -36,9 +36,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// The first window of a connection.
-    pub(crate) const WINDOW: usize = 1_024;
-    /// The first window of a connection if the master was silent on the connection before it.
-    pub(crate) const CAREFUL_WINDOW: usize = 4;
+    pub(crate) const WINDOW: usize = 256;
     /// The largest window. With a round trip of 200 ms, it is enough for 80,000 commands a second.
     pub(crate) const MOST_IN_WINDOW: usize = 16_384;
 

@@ -216,14 +216,13 @@ impl Session {
     }
 
     /// Notes that a dial has made a connection. The dial has measured `round_trip`, and `loss` is
-    /// the loss of data that it found. `window` is the first window.
+    /// the loss of data that it found.
     pub(crate) fn connect(
         &mut self,
         cx: &mut Cx<'_>,
         round_trip: Duration,
         loss: Option<DataLoss>,
         reports_changes: bool,
-        window: usize,
     ) {
         self.quarantine(cx, loss);
         let quarantined_until = self.quarantined_until;
@@ -235,7 +234,7 @@ impl Session {
         // A server that loads its data refuses dials, so it has loaded the data by now.
         let is_loading = |error: &mut Arc<str>| ServerError::of(error) == ServerError::Loading;
         self.error.take_if(is_loading);
-        self.link = Link::new(&self.config, round_trip, window, cx.now);
+        self.link = Link::new(&self.config, round_trip, Link::WINDOW, cx.now);
         self.node_timeout = Some(self.link.liveness.timeout());
         self.down = None;
         self.is_serving = true;

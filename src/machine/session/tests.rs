@@ -159,8 +159,8 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
     };
     let (config, roster) = (config(), roster());
     let observer = LockObserver::new(None);
-    let shared = Shared::new(roster, &config.session, observer, config.health.clone());
-    let shared = Arc::new(shared);
+    let health = HealthBoard::new(&roster, None);
+    let shared = Arc::new(Shared::new(roster, &config.session, observer, health));
     let supervisor = MasterSpec::from_stream("redis://late", connect).open(0, &config, &shared);
     let command = command(Kind::Mutex, Verb::Acquire, 1);
     let round = shared.with(|machine, now| machine.ask(command, None, now));
@@ -669,7 +669,10 @@ impl Rig {
     }
 
     fn connect(&mut self, round_trip: Duration, loss: Option<DataLoss>, window: usize) {
-        self.step(|session, cx, _| session.connect(cx, round_trip, loss, true, window));
+        self.step(|session, cx, _| {
+            session.connect(cx, round_trip, loss, true);
+            session.link.window = window;
+        });
     }
 
     fn session(&mut self) -> &mut Session {
@@ -895,6 +898,5 @@ fn config() -> MasterConfig {
         session: session_config(TIMEOUT),
         redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         servers: DistinctServers::new(1),
-        health: HealthBoard::new(&roster(), None),
     }
 }

@@ -110,7 +110,7 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
 ) -> io::Result<T> {
     const PAUSE: Duration = Duration::from_millis(250);
     let mut failure = io::Error::other("the host has no address");
-    let mut rest = alternating(addresses).into_iter();
+    let mut rest = addresses.iter().copied();
     let mut attempts = FuturesUnordered::new();
     loop {
         attempts.extend(rest.next().map(&connect));
@@ -123,18 +123,6 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
             Err(_) => {}
         }
     }
-}
-
-/// Returns the addresses in their order, but alternates between IPv6 and IPv4. Usually, all
-/// addresses of one family fail, or none of them does.
-fn alternating(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let (mut first, second): (Vec<_>, Vec<_>) = addresses
-        .iter()
-        .partition(|address| address.is_ipv6() == addresses[0].is_ipv6());
-    for (n, address) in second.into_iter().enumerate() {
-        first.insert(first.len().min(2 * n + 1), address);
-    }
-    first
 }
 
 /// Connects to one address.
@@ -254,8 +242,7 @@ mod tests {
                 300,
                 "[::1]:7 0, 1.0.0.1:7 250, ",
             ),
-            // The attempts alternate between the address families. After an error, there is no
-            // pause.
+            // After an error, there is no pause.
             (
                 &[
                     ("[::1]:7", down, 0),
@@ -266,7 +253,7 @@ mod tests {
                 ],
                 Some("1.0.0.2:7"),
                 270,
-                "[::1]:7 0, 1.0.0.1:7 0, [::2]:7 20, 1.0.0.2:7 270, ",
+                "[::1]:7 0, [::2]:7 0, [::3]:7 250, 1.0.0.1:7 250, 1.0.0.2:7 270, ",
             ),
             (
                 &[("[::1]:7", down, 260), ("1.0.0.1:7", down, 5)],

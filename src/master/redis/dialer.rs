@@ -1,5 +1,7 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
+use std::sync::Arc;
+
 use super::{
     connection::RedisConnection, encode::encode, endpoint::Endpoint, greeter::Greeter, resp::reply,
 };
@@ -17,21 +19,29 @@ use crate::{
         connect_error::{ConnectError, DialError},
         observer::MasterObserver,
         restart::RunIds,
+        shared::Shared,
     },
 };
 
 /// Opens connections to one server.
 pub(crate) struct Dialer {
     greeter: Greeter,
+    machine: Arc<Shared>,
     master: usize,
-    config: MasterConfig,
+    pub(in crate::master) config: MasterConfig,
     run_ids: RunIds,
 }
 
 impl Dialer {
-    pub(crate) fn new(endpoint: Endpoint, master: usize, config: &MasterConfig) -> Self {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        master: usize,
+        config: &MasterConfig,
+        machine: &Arc<Shared>,
+    ) -> Self {
         let name = config.connection_name.to_string();
         Self {
+            machine: machine.clone(),
             master,
             config: config.clone(),
             run_ids: RunIds::of(&endpoint.origin_name()),
@@ -44,7 +54,7 @@ impl Dialer {
     pub(crate) async fn dial(&self) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
         let dial = async {
             let mut connection = self.greeter.log_in().await?;
-            let last_heard = self.config.health.last_heard(self.master);
+            let last_heard = self.machine.health.last_heard(self.master);
             connection.last_heard.push(last_heard);
             let loss = self.loss(&mut connection).await?;
             Ok((connection, loss))
@@ -55,7 +65,7 @@ impl Dialer {
     /// Asks whether the server may have lost locks. Must be called after the login, while no
     /// command is unanswered.
     async fn loss(&self, connection: &mut RedisConnection) -> Result<Option<DataLoss>, DialError> {
-        let config = &self.config;
+        let (config, health) = (&self.config, &self.machine.health);
         let quarantine = config.session.quarantine;
         if quarantine == Quarantine::Off {
             return Ok(None);
@@ -64,7 +74,7 @@ impl Dialer {
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
         ask(&known, quarantine, wire.out());
-        let observer = config.health.observer(self.master);
+        let observer = health.observer(self.master);
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
         let answer = wire.answer(answer).await;
         let Some(found) = answer.map_err(ConnectError::from)?? else {
@@ -72,7 +82,7 @@ impl Dialer {
         };
         // This check comes first, so a dial that met the server of another master does not change
         // the known run ids. They show a restart once the right server is met again.
-        let same = |other| DialError::SameServer(config.health.observer(other).address().clone());
+        let same = |other| DialError::SameServer(health.observer(other).address().clone());
         let met = config.servers.meet(self.master, &found.run_id);
         met.map_err(same)?;
         let last_heard = self

@@ -5,7 +5,7 @@
 //! of that host waits for the same lookup.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     io,
     net::{IpAddr, SocketAddr, ToSocketAddrs},
     sync::Arc,
@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{clock, core::time::tick::Tick, panics::shielded};
+use crate::{clock, core::time::tick::Tick};
 
 /// The lookups of this process.
 pub(super) static LOOKUPS: Lookups = Lookups::new(
@@ -26,21 +26,14 @@ pub(super) static LOOKUPS: Lookups = Lookups::new(
 
 type LookUp = fn(&str) -> io::Result<Vec<SocketAddr>>;
 
-/// Looks up hosts on a few threads. No two threads look up the same host at the same time. Further
-/// hosts wait in line.
+/// Looks up hosts, each on a thread of its own. No two threads look up the same host at the same
+/// time.
 pub(super) struct Lookups {
     look_up: LookUp,
     /// The clock, which a test of this file sets for all threads.
     now: fn() -> Tick,
-    state: Mutex<State>,
-}
-
-struct State {
     /// The hosts whose lookups are not over, and the hosts whose late answers are kept.
-    hosts: BTreeMap<String, watch::Sender<Option<Answer>>>,
-    /// The hosts that no thread looks up yet, and when they were asked for.
-    line: VecDeque<(String, Tick)>,
-    threads: usize,
+    hosts: Mutex<BTreeMap<String, watch::Sender<Option<Answer>>>>,
 }
 
 #[derive(Clone)]
@@ -50,8 +43,6 @@ struct Answer {
 }
 
 impl Lookups {
-    /// The largest number of threads. A thread ends when no host is in line.
-    const MOST_THREADS: usize = 16;
     /// An answer that took longer than this is kept for one more dial. The dials that waited for it
     /// may have been given up, or may have too little time left.
     const LATE: Duration = Duration::from_millis(100);
@@ -63,11 +54,7 @@ impl Lookups {
         Self {
             look_up,
             now,
-            state: Mutex::new(State {
-                hosts: BTreeMap::new(),
-                line: VecDeque::new(),
-                threads: 0,
-            }),
+            hosts: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -95,9 +82,8 @@ impl Lookups {
     /// out only once.
     fn ask(&'static self, host: &str) -> io::Result<watch::Receiver<Option<Answer>>> {
         let asked = (self.now)();
-        let state = &mut *self.state.lock();
+        let mut hosts = self.hosts.lock();
         let is_fresh = |answer: &Answer| asked.since(answer.at) < Self::KEPT;
-        let hosts = &mut state.hosts;
         hosts.retain(|_, answer| answer.borrow().as_ref().is_none_or(is_fresh));
         if let Some(answer) = hosts.get(host).map(watch::Sender::subscribe) {
             if answer.borrow().is_some() {
@@ -105,50 +91,33 @@ impl Lookups {
             }
             return Ok(answer);
         }
-        if state.threads < Self::MOST_THREADS {
-            let thread = thread::Builder::new().name("quorlock-resolve".to_owned());
-            match thread.spawn(move || self.serve()) {
-                Err(error) if state.threads == 0 => return Err(error),
-                spawned => state.threads += usize::from(spawned.is_ok()),
-            }
-        }
+        let (thread, name) = (thread::Builder::new(), host.to_owned());
+        let thread = thread.name("quorlock-resolve".to_owned());
+        thread.spawn(move || self.look_up(&name, asked))?;
         let (sender, answer) = watch::channel(None);
         hosts.insert(host.to_owned(), sender);
-        state.line.push_back((host.to_owned(), asked));
         Ok(answer)
     }
 
-    /// Looks up hosts until none is in line.
-    fn serve(&self) {
-        while let Some((host, asked)) = self.next() {
-            let found = (self.look_up)(&host).map_err(|error| error.to_string().into());
-            let at = (self.now)();
-            let is_late = at.since(asked) > Self::LATE;
-            let is_kept = is_late && found.is_ok();
-            let Some(answer) = self.sender(&host, is_kept) else {
-                continue;
-            };
-            // Wakers are code of the program, and may panic. This thread must still look up the
-            // other hosts in line.
-            shielded(|| drop(answer.send_replace(Some(Answer { found, at }))));
+    /// Looks up a host that was asked for at `asked`.
+    fn look_up(&self, host: &str, asked: Tick) {
+        let found = (self.look_up)(host).map_err(|error| error.to_string().into());
+        let at = (self.now)();
+        let is_late = at.since(asked) > Self::LATE;
+        let is_kept = is_late && found.is_ok();
+        if let Some(answer) = self.sender(host, is_kept) {
+            answer.send_replace(Some(Answer { found, at }));
         }
     }
 
-    /// Returns the sender of the answer. The caller must hold no mutex while it uses the sender.
+    /// Returns the sender of the answer. The caller must hold no mutex while it uses the sender,
+    /// because wakers are code of the program, and may panic.
     fn sender(&self, host: &str, is_kept: bool) -> Option<watch::Sender<Option<Answer>>> {
-        let hosts = &mut self.state.lock().hosts;
+        let mut hosts = self.hosts.lock();
         match is_kept {
             true => hosts.get(host).cloned(),
             false => hosts.remove(host),
         }
-    }
-
-    /// Returns the host that is first in line. If there is none, the thread must end.
-    fn next(&self) -> Option<(String, Tick)> {
-        let mut state = self.state.lock();
-        let next = state.line.pop_front();
-        state.threads -= usize::from(next.is_none());
-        next
     }
 }
 
@@ -217,8 +186,13 @@ mod tests {
             answer.unwrap_err();
         }
 
-        fn threads(&self) -> usize {
-            self.state.lock().threads
+        /// Returns the number of lookups that are not over.
+        fn lookups(&self) -> usize {
+            let hosts = self.hosts.lock();
+            hosts
+                .values()
+                .filter(|host| host.borrow().is_none())
+                .count()
         }
     }
 
@@ -266,34 +240,33 @@ mod tests {
             lookups.give_up(host).await;
             PASSED.fetch_add(took, Relaxed);
             answer(host);
-            until(|| lookups.threads() == 0).await;
+            until(|| lookups.lookups() == 0).await;
             PASSED.fetch_add(age, Relaxed);
             for expected in lookups_after {
                 let found = lookups.resolve(host, 7).await;
                 assert_eq!(found.is_ok(), host != "unknown");
                 assert_eq!(begun(host), expected, "{host}");
             }
-            until(|| lookups.threads() == 0).await;
-            assert!(lookups.state.lock().hosts.is_empty());
+            until(|| lookups.lookups() == 0).await;
+            assert!(lookups.hosts.lock().is_empty());
         }
     }
 
     #[tokio::test]
-    async fn silent_hosts_cost_a_few_threads_and_keep_their_places() {
+    async fn silent_hosts_cost_a_thread_each_however_often_they_are_dialled() {
         let lookups = Lookups::leaked();
-        let hosts: Vec<_> = (10..50).map(|n| format!("silent-{n}")).collect();
+        let hosts: Vec<_> = (10..30).map(|n| format!("silent-{n}")).collect();
         for _ in 0..3 {
             for host in &hosts {
                 lookups.give_up(host).await;
             }
-            until(|| begun("silent") >= Lookups::MOST_THREADS).await;
-            assert_eq!(lookups.threads(), Lookups::MOST_THREADS);
+            until(|| begun("silent") == hosts.len()).await;
         }
         // The lookup of the first host never ends. It must not delay the end of this runtime.
         for host in &hosts[1..] {
             answer(host);
         }
-        until(|| lookups.threads() == 1).await;
+        until(|| lookups.lookups() == 1).await;
         assert_eq!(begun("silent"), hosts.len());
     }
 
@@ -305,7 +278,7 @@ mod tests {
 
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
-            let is_held = self.lookups.state.try_lock().is_none();
+            let is_held = self.lookups.hosts.try_lock().is_none();
             self.saw_mutex_held.store(is_held, Relaxed);
             panic!("a waker of the program");
         }
@@ -323,7 +296,7 @@ mod tests {
         let polled = dial.as_mut().poll(&mut Context::from_waker(&waker));
         assert!(polled.is_pending());
         answer("woken");
-        until(|| lookups.threads() == 0).await;
+        until(|| lookups.lookups() == 0).await;
         assert!(!panics.saw_mutex_held.load(Relaxed));
         dial.await.unwrap();
     }
