@@ -1,5 +1,5 @@
 //! All decisions about the locks of a coordinator. There is no mutex, no task, no clock and no I/O
-//! here. Each input gets the time, and leaves in [`Out`] what is to be done after it.
+//! here. Each input gets the time, and leaves in [`Effect`]s what is to be done after it.
 
 use std::{
     mem,
@@ -11,9 +11,9 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 
 use self::{
-    claim::{Claim, Terms, extend::Effect, heal::Heal, step::Step},
+    claim::{Claim, Terms, extend, heal::Heal, step::Step},
     listeners::{Listener, Topic},
-    out::{Event, HoldSpan, Out, Told, What},
+    out::{Effect, Event, HoldSpan, What},
     renewals::Renewals,
     request::{Post, Request},
     round::{Role, RoundEvent, Rounds},
@@ -78,7 +78,8 @@ pub(crate) struct Machine {
     posts: Vec<Post>,
     /// The masters whose sessions have cast votes or ended requests.
     served: MasterSet,
-    pub(crate) out: Out,
+    /// What is done after the unlock, in this order.
+    pub(crate) out: Vec<Effect>,
 }
 
 /// Who gets the votes on a command. A command has a reference to its round.
@@ -104,7 +105,7 @@ impl Machine {
             claims: SlotMap::with_key(),
             rounds: Rounds::default(),
             renewals: Renewals::default(),
-            out: Out::default(),
+            out: Vec::new(),
         }
     }
 
@@ -202,7 +203,7 @@ impl Machine {
         if let Some(claim) = self.claims.remove(id)
             && !is_plain
         {
-            self.out.garbage.push(claim);
+            self.out.push(Effect::Drop(claim));
         }
         self.drop_round(newest);
     }
@@ -218,7 +219,9 @@ impl Machine {
     #[inline]
     fn end_request(&mut self, mut request: Arc<Request>) {
         if let Some(Request { votes_to, .. }) = Arc::get_mut(&mut request) {
-            self.out.is_delivered |= self.rounds.end_request(votes_to.round);
+            if self.rounds.end_request(votes_to.round) {
+                self.out.push(Effect::Delivered);
+            }
             self.drop_round(votes_to.round);
         }
     }
@@ -252,7 +255,7 @@ impl Machine {
     ) {
         if IS_ON {
             let outcome = outcome_word(vote.vote());
-            self.out.voted.push((master, outcome));
+            self.out.push(Effect::Voted(master, outcome));
         }
         let VotesTo { round, heal } = to;
         let Some(live) = self.rounds.get_mut(round) else {
@@ -274,7 +277,7 @@ impl Machine {
         live.round.count_vote(master, vote, at);
         live.wake_tasks(&mut self.out);
         if live.round.was_decided_after(before) {
-            self.out.note_decided(&live.round, at);
+            self.out.extend(Effect::decided(&live.round, at));
         }
         match live.role {
             Role::Inspection(_) | Role::Question => {}
@@ -299,15 +302,15 @@ impl Machine {
         match live.role {
             Role::Extension(claim, _) => {
                 // Other failures than the deciding one have no consequences.
-                let effect = Effect::of_vote(&live.round, before, master)
-                    .filter(|effect| is_answer || *effect == Effect::Failed);
+                let effect = extend::Effect::of_vote(&live.round, before, master)
+                    .filter(|effect| is_answer || *effect == extend::Effect::Failed);
                 let decided = live.renewal_decided(before);
                 if let Some(effect) = effect
                     && self.claims.contains_key(claim)
                 {
                     self.step(claim, now(), |claim, step| claim.apply(step, round, effect));
                 }
-                self.out.renewals.extend(decided);
+                self.out.extend(decided);
             }
             Role::Leave {
                 claim,
@@ -315,7 +318,7 @@ impl Machine {
             } if before == Outcome::Pending && outcome == Outcome::NoMajority => {
                 let lock = self.claims[claim].terms.lock_id.clone();
                 let (hold, what) = (HoldSpan::default(), What::NotKept);
-                self.out.events.push(Event { lock, hold, what });
+                self.out.push(Effect::Event(Event { lock, hold, what }));
             }
             Role::Slots(claim)
                 if before == Outcome::Won
@@ -451,7 +454,7 @@ impl Machine {
     /// Notes that nothing will be posted any more. Ends the renewals.
     pub(crate) fn abandon(&mut self) {
         self.is_abandoned = true;
-        self.out.wakes_renewer = true;
+        self.out.push(Effect::WakeRenewer);
         self.sessions.iter().for_each(Session::wake);
     }
 
@@ -474,8 +477,8 @@ impl Machine {
     pub(crate) fn wake_all(&mut self) {
         for session in &self.sessions {
             let all = session.listeners.all().into_iter();
-            let told = all.map(|(topic, listener)| Told::new(session.master, topic, listener));
-            self.out.told.extend(told);
+            let told = all.map(|(topic, listener)| Effect::Told(session.master, topic, listener));
+            self.out.extend(told);
         }
     }
 

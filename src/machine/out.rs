@@ -1,8 +1,7 @@
 //! What is to be done after an input of the machine.
 
-use std::{fmt, mem, sync::Arc, task::Waker, time::Duration};
+use std::{fmt, sync::Arc, task::Waker, time::Duration};
 
-use smallvec::SmallVec;
 use tokio::sync::Notify;
 use tracing::Span;
 
@@ -17,30 +16,30 @@ use crate::{
     meter::IS_ON,
 };
 
-/// What is done once the machine is unlocked. All of it runs code of the program.
-#[derive(Debug, Default)]
-pub(crate) struct Out {
-    pub(crate) wake: Vec<Waker>,
-    /// The signals of the loss of locks.
-    pub(crate) lost: Vec<Arc<Notify>>,
-    pub(crate) events: Vec<Event>,
-    pub(crate) renewals: Vec<RenewalDecided>,
+/// Something that is done once the machine is unlocked. Nearly all of it runs code of the program.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A round was decided, for metrics: its verb, its outcome, and how long it took.
+    Decided(Verb, Outcome, Duration),
+    /// No release is pending any more.
+    Delivered,
+    /// This value is dropped.
+    Drop(Box<dyn fmt::Debug + Send>),
+    Event(Event),
+    /// The signal of the loss of a lock.
+    Lost(Arc<Notify>),
     /// What is new of which master.
-    pub(crate) news: Vec<(usize, MasterEvent)>,
-    /// The votes and the rounds that were decided, for metrics.
-    pub(crate) voted: Vec<(usize, &'static str)>,
-    pub(crate) decided: SmallVec<[Decided; 1]>,
-    pub(crate) told: Vec<Told>,
-    /// Set if the renewer must look at its timers.
-    pub(crate) wakes_renewer: bool,
-    /// Set if no release is pending any more.
-    pub(crate) is_delivered: bool,
-    /// What is dropped after the unlock.
-    pub(crate) garbage: Vec<Box<dyn fmt::Debug + Send>>,
+    News(usize, MasterEvent),
+    /// The outcome of a renewal, and its span if a subscriber wants to see it.
+    RenewalDecided(&'static str, Option<Arc<Span>>),
+    /// A message of a master about a topic, for a waiter.
+    Told(usize, Topic, Arc<dyn Listener>),
+    /// The vote of a master, for metrics.
+    Voted(usize, &'static str),
+    Wake(Waker),
+    /// The renewer must look at its timers.
+    WakeRenewer,
 }
-
-/// A round that was decided: its verb, its outcome, and how long it took.
-pub(crate) type Decided = (Verb, Outcome, Duration);
 
 /// Something that happened to a lock.
 #[derive(Debug)]
@@ -78,9 +77,6 @@ pub(crate) enum What {
         was_in_doubt: bool,
     },
 }
-
-/// The outcome of a renewal, and its span if a subscriber wants to see it.
-pub(crate) type RenewalDecided = (&'static str, Option<Arc<Span>>);
 
 /// Something that happened to a master, for its health, the log and metrics.
 #[derive(Debug)]
@@ -121,24 +117,6 @@ pub(crate) enum MasterEvent {
     VotesAgain,
 }
 
-/// A message of a master for a waiter.
-#[derive(Debug)]
-pub(crate) struct Told {
-    pub(crate) master: usize,
-    pub(crate) topic: Topic,
-    pub(crate) listener: Arc<dyn Listener>,
-}
-
-impl Told {
-    pub(super) fn new(master: usize, topic: Topic, listener: Arc<dyn Listener>) -> Self {
-        Self {
-            master,
-            topic,
-            listener,
-        }
-    }
-}
-
 /// The span of a hold that has not ended. Subscribers are code of the program. So a caller that
 /// uses this value, or drops its last clone, must hold no mutex that protects the state of this
 /// crate. Cloning runs no code of the program.
@@ -150,28 +128,9 @@ pub(crate) struct HoldSpan {
     pub(crate) since: Option<Tick>,
 }
 
-impl Out {
-    /// Notes for the metrics that `round` was decided at `at`.
-    pub(super) fn note_decided(&mut self, round: &Round, at: LeaseTick) {
-        if IS_ON {
-            let decided = (round.verb(), round.outcome(), at.since(round.start()));
-            self.decided.push(decided);
-        }
-    }
-
-    /// Returns what waits for the unlock. `None` if nothing does.
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        let is_empty = self.wake.is_empty()
-            && self.lost.is_empty()
-            && self.events.is_empty()
-            && self.renewals.is_empty()
-            && self.garbage.is_empty()
-            && self.news.is_empty()
-            && self.voted.is_empty()
-            && self.decided.is_empty()
-            && self.told.is_empty()
-            && !self.wakes_renewer
-            && !self.is_delivered;
-        (!is_empty).then(|| mem::take(self))
+impl Effect {
+    /// Returns what tells the metrics that `round` was decided at `at`.
+    pub(super) fn decided(round: &Round, at: LeaseTick) -> Option<Self> {
+        IS_ON.then(|| Self::Decided(round.verb(), round.outcome(), at.since(round.start())))
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 use self::step::Step;
 use super::{
     RoundId,
-    out::{Event, HoldSpan, What},
+    out::{Effect, Event, HoldSpan, What},
     round::{Role, Rounds},
 };
 use crate::core::{
@@ -282,7 +282,9 @@ impl Claim {
             Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
         };
         if next != self.timer {
-            step.out.wakes_renewer |= step.renewals.set(step.id, self.timer, next);
+            if step.renewals.set(step.id, self.timer, next) {
+                step.out.push(Effect::WakeRenewer);
+            }
             self.timer = next;
         }
     }
@@ -297,7 +299,7 @@ impl Claim {
 
     fn end(&mut self, reason: LostReason, stalled: Option<Duration>, step: &mut Step<'_>) {
         let lost = Phase::Lost { reason, stalled };
-        step.out.lost.extend(self.lost.take());
+        step.out.extend(self.lost.take().map(Effect::Lost));
         // A call for several locks may lose one of them before a guard has it.
         if let Phase::Held(held) = mem::replace(&mut self.phase, lost)
             && let Some(hold) = held.hold
@@ -314,7 +316,7 @@ impl Claim {
 
     fn tell(&self, step: &mut Step<'_>, hold: HoldSpan, what: What) {
         let lock = self.terms.lock_id.clone();
-        step.out.events.push(Event { lock, hold, what });
+        step.out.push(Effect::Event(Event { lock, hold, what }));
     }
 
     fn command(&self, action: Action) -> Command {

@@ -12,7 +12,7 @@ use super::{
     ClaimId, VotesTo,
     claim::Claim,
     listeners::{Listeners, Subscription},
-    out::{MasterEvent, Out},
+    out::{Effect, MasterEvent},
     request::Request,
     round::Rounds,
 };
@@ -122,7 +122,7 @@ pub(in crate::machine) struct Cast {
 pub(crate) struct Cx<'a> {
     pub(in crate::machine) rounds: &'a Rounds,
     pub(in crate::machine) claims: &'a SlotMap<ClaimId, Box<Claim>>,
-    pub(in crate::machine) out: &'a mut Out,
+    pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(in crate::machine) is_abandoned: bool,
     /// The time on the monotonic clock.
     pub(crate) now: Tick,
@@ -566,7 +566,7 @@ impl Cast {
 impl Cx<'_> {
     /// Leaves news of `master`.
     fn tell(&mut self, master: usize, event: MasterEvent) {
-        self.out.news.push((master, event));
+        self.out.push(Effect::News(master, event));
     }
 
     /// Returns the time until which `request` is owed to `master`, or `None` if it is not owed. If

@@ -12,7 +12,7 @@ use crate::{
     },
     machine::{
         listeners::Topic,
-        out::{MasterEvent, Told},
+        out::{Effect, MasterEvent},
         request::Request,
     },
 };
@@ -139,15 +139,14 @@ impl Session {
     pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
         let all = self.listeners.all().into_iter();
         let of_keys = all.filter(|(topic, _)| matches!(topic, Topic::Key(_)));
-        let told = of_keys.map(|(topic, listener)| Told::new(self.master, topic, listener));
-        cx.out.told.extend(told);
+        let told = of_keys.map(|(topic, listener)| Effect::Told(self.master, topic, listener));
+        cx.out.extend(told);
     }
 
     fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
         let listeners = self.listeners.of(topic).into_iter();
-        cx.out
-            .told
-            .extend(listeners.map(|listener| Told::new(self.master, topic.clone(), listener)));
+        let told = |listener| Effect::Told(self.master, topic.clone(), listener);
+        cx.out.extend(listeners.map(told));
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of
