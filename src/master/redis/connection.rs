@@ -15,7 +15,7 @@ use std::pin::Pin;
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{self, ScriptAs, encode, encoded},
+    encode::{ScriptAs, encode, encode_command, encode_native, encoded},
     resp::{is_push, reply},
     wire::Wire,
 };
@@ -158,21 +158,16 @@ impl RedisConnection {
 impl Transmit for RedisConnection {
     fn send(&mut self, request: &Request) {
         let (command, out) = (&request.command, self.wire.out());
-        let native = self.native.filter(|_| !self.is_native_refused);
-        let native = native.filter(|_| command.plain_release().is_some());
-        let first = (request.encoded).get_or_init(|| encoded(command, native, out));
-        let another; // for a master with another native release than the first one
-        let encoded = match first.native == native {
-            true => first,
-            false => {
-                another = encoded(command, native, out);
-                &another
-            }
-        };
+        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
+            && let Some((key, token)) = command.plain_release()
+        {
+            return encode_native(native, key, token.bytes(&mut None), out);
+        }
+        let encoded = request.encoded.get_or_init(|| encoded(command, out));
         match encoded.script {
             Some(script) if !self.scripts.iter().any(|sent| ptr::eq(*sent, script)) => {
                 self.scripts.push(script);
-                encode::encode_command(command, ScriptAs::Text, out);
+                encode_command(command, ScriptAs::Text, out);
             }
             _ => out.extend_from_slice(&encoded.bytes),
         }
@@ -235,7 +230,7 @@ fn on_reply(
         if session.watches(&request) {
             out.extend_from_slice(CACHING);
         }
-        encode::encode_command(&request.command, ScriptAs::Text, out);
+        encode_command(&request.command, ScriptAs::Text, out);
         return Ok(());
     }
     machine.reply(master, reply, now, &shared::now, &clock::random_u64)
@@ -278,7 +273,7 @@ mod tests {
         machine::VotesTo,
     };
 
-    /// The request keeps the bytes for the master to which it is sent first.
+    /// The request keeps bytes only for masters without a native release.
     #[test]
     fn masters_with_different_native_releases_share_a_request() {
         let release = || command(Kind::Mutex, Verb::Release, 0);
