@@ -17,7 +17,10 @@ use self::{
     renewals::Renewals,
     request::{Post, Request},
     round::{Role, RoundEvent, Rounds},
-    session::{Cast, Cx, Session, SessionConfig},
+    session::{
+        Cast, Cx, Session, SessionConfig,
+        link::{Item, Sent},
+    },
 };
 use crate::{
     clock,
@@ -217,8 +220,10 @@ impl Machine {
 
     /// Drops a reference to a request.
     #[inline]
-    fn end_request(&mut self, mut request: Arc<Request>) {
-        if let Some(Request { votes_to, .. }) = Arc::get_mut(&mut request) {
+    fn end_request(&mut self, request: Arc<Request>) {
+        let votes_to = request.votes_to;
+        // No one outside of the machine has a reference.
+        if Arc::strong_count(&request) == 1 {
             if self.rounds.end_request(votes_to.round) {
                 self.out.push(Effect::Delivered);
             }
@@ -381,7 +386,9 @@ impl Machine {
     }
 
     /// Takes the reply to the oldest command of a master, which was read at `at`. `now` reads the
-    /// clock.
+    /// clock. Fails if no command is unanswered, if `reply` cannot be a reply to the oldest one, or
+    /// if `reply` says that the master has become a replica.
+    #[inline]
     pub(crate) fn reply(
         &mut self,
         master: usize,
@@ -396,13 +403,28 @@ impl Machine {
         {
             live.take_text(master, text);
         }
-        let usual = self.serve(master, at, |session, cx| {
-            session.on_reply(cx, reply, random)
-        })?;
-        if let Some((request, vote)) = usual {
-            self.count(request.votes_to, master, vote, at, now);
-            self.end_request(request);
+        let session = &mut self.sessions[master];
+        let Sent { item, is_owed, .. } = session.take_oldest(at)?;
+        let request = match item {
+            Item::Request(request) => request,
+            Item::Subscription(_) => {
+                return self.serve(master, at, |session, cx| {
+                    session.on_refused_change(cx, reply)
+                });
+            }
+            Item::Caching => {
+                return self.serve(master, at, |session, cx| session.on_caching(cx, reply));
+            }
+        };
+        let vote = request.vote(reply);
+        if is_owed || session.is_news(&vote) {
+            let answered = (request, vote, is_owed);
+            return self.serve(master, at, |session, cx| {
+                session.on_news(cx, reply, answered, random)
+            });
         }
+        self.count(request.votes_to, master, vote, at, now);
+        self.end_request(request);
         Ok(())
     }
 

@@ -28,7 +28,6 @@ use crate::{
         vote::server_error::ServerError,
     },
     machine::{
-        Machine,
         listeners::Subscription,
         request::Request,
         session::{Cx, Session, Transmit, link::Link},
@@ -130,14 +129,12 @@ impl RedisConnection {
                 let mut reply = reply(frame);
                 // The usual replies have the same meaning for a native release and for a script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let is_plain = !is_usual && oldest_is_plain_release(&machine.sessions[master]);
-                let native = self.native.filter(|_| is_plain);
-                let must_use_script = native.is_some() && is_denial(&reply);
-                self.is_native_refused |= must_use_script;
-                if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
-                    reply = Reply::Other;
+                let native = (self.native, &mut self.is_native_refused);
+                let session = &mut machine.sessions[master];
+                match !is_usual && send_again(&mut reply, session, native, now, out) {
+                    true => Ok(()),
+                    false => machine.reply(master, &reply, now, &shared::now, &clock::random_u64),
                 }
-                on_reply(&reply, (machine, master), must_use_script, now, out)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -156,6 +153,7 @@ impl RedisConnection {
 }
 
 impl Transmit for RedisConnection {
+    #[inline]
     fn send(&mut self, request: &Request) {
         let (command, out) = (&request.command, self.wire.out());
         if let Some(native) = self.native.filter(|_| !self.is_native_refused)
@@ -206,15 +204,16 @@ fn is_denial(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Error(error) if ServerError::of(error).is_denial())
 }
 
-/// Passes on the reply to the oldest command. If the server does not know the script, or if
-/// `must_use_script` is set, sends the command again.
-fn on_reply(
-    reply: &Reply<'_>,
-    (machine, master): (&mut Machine, usize),
-    must_use_script: bool,
+/// Sends the oldest command again if its `reply` says that the server does not know the script, or
+/// refuses the `native` release that was sent instead. Returns whether it was sent. A reply that a
+/// native release does not have becomes [`Reply::Other`].
+fn send_again(
+    reply: &mut Reply<'_>,
+    session: &mut Session,
+    (native, is_native_refused): (Option<NativeRelease>, &mut bool),
     now: Tick,
     out: &mut Vec<u8>,
-) -> Result<(), Arc<str>> {
+) -> bool {
     /// While this many bytes wait to be written, no command is sent again, because the text of its
     /// script is long.
     const MOST: usize = 1024 * 1024;
@@ -222,7 +221,12 @@ fn on_reply(
     // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is
     // sent again with the text, and the server then knows the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
-    let session = &mut machine.sessions[master];
+    let native = native.filter(|_| oldest_is_plain_release(session));
+    let must_use_script = native.is_some() && is_denial(reply);
+    *is_native_refused |= must_use_script;
+    if native.is_some_and(|native| !*is_native_refused && !native.has(reply)) {
+        *reply = Reply::Other;
+    }
     if (is_unknown || must_use_script)
         && out.len() < MOST
         && let Some(request) = session.resend(now)
@@ -231,9 +235,9 @@ fn on_reply(
             out.extend_from_slice(CACHING);
         }
         encode_command(&request.command, ScriptAs::Text, out);
-        return Ok(());
+        return true;
     }
-    machine.reply(master, reply, now, &shared::now, &clock::random_u64)
+    false
 }
 
 /// Passes on a published message, the confirmation of a subscription, or a report of changes.
