@@ -318,22 +318,21 @@ impl Session {
                 .push(Item::Subscription(change.channel), false, now);
         }
         while self.link.has_room()
-            && !self.owed.is_empty()
-            && let Some(release) =
-                (self.owed).next(cx, self.master, self.link.window, &mut self.ended)
+            && let Some((request, is_owed)) = self.next_request(cx)
         {
-            self.send_request(connection, release, true, now);
-        }
-        while self.link.has_room()
-            && let Some(request) = self.next_request()
-        {
-            match self.quarantine_left(now) {
-                Some(remaining) if request.command.verb().quarantine_applies() => {
-                    self.fail(&request, Failure::Quarantined { remaining }, now);
-                    self.ended.push(request);
-                }
-                _ => self.send_request(connection, request, false, now),
+            if let Some(remaining) = self.quarantine_left(now)
+                && request.command.verb().quarantine_applies()
+            {
+                self.fail(&request, Failure::Quarantined { remaining }, now);
+                self.ended.push(request);
+                continue;
             }
+            if self.watches(&request) {
+                connection.send_caching();
+                self.link.push(Item::Caching, false, now);
+            }
+            connection.send(&request);
+            self.link.push(Item::Request(request), is_owed, now);
         }
         self.owed.expire(cx, self.master, &mut self.ended);
         self.link.sent.len() > before
@@ -444,10 +443,17 @@ impl Session {
         }
     }
 
-    /// Takes out the next request to send after the owed releases.
-    fn next_request(&mut self) -> Option<Arc<Request>> {
+    /// Takes out the next request to send, and says whether it is an owed release.
+    fn next_request(&mut self, cx: &Cx<'_>) -> Option<(Arc<Request>, bool)> {
+        if !self.owed.is_empty()
+            && let Some(release) =
+                (self.owed).next(cx, self.master, self.link.window, &mut self.ended)
+        {
+            return Some((release, true));
+        }
         let late = self.late.pop_front();
-        late.or_else(|| self.waiting.pop_front())
+        let next = late.or_else(|| self.waiting.pop_front());
+        next.map(|request| (request, false))
     }
 
     /// Takes out the oldest request, if it has waited for too long at `now`.
@@ -455,21 +461,6 @@ impl Session {
         let oldest = self.waiting.front()?;
         let is_overdue = self.send_by(oldest) <= now;
         is_overdue.then(|| self.waiting.pop_front())?
-    }
-
-    fn send_request(
-        &mut self,
-        connection: &mut impl Transmit,
-        request: Arc<Request>,
-        is_owed: bool,
-        now: Tick,
-    ) {
-        if self.watches(&request) {
-            connection.send_caching();
-            self.link.push(Item::Caching, false, now);
-        }
-        connection.send(&request);
-        self.link.push(Item::Request(request), is_owed, now);
     }
 
     fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
