@@ -69,6 +69,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
+    #[inline]
     pub(super) fn new(to: MasterSet, command: Command, votes_to: VotesTo, now: Now) -> Self {
         let request = Request::new(command, now.monotonic, votes_to);
         Self {

@@ -91,6 +91,7 @@ impl RoundEvent {
 /// Rounds are kept until each reference was dropped.
 impl Rounds {
     /// Opens a round with one reference.
+    #[inline]
     pub(super) fn open(&mut self, round: Round, role: Role) -> RoundId {
         self.rounds.insert(LiveRound {
             round,

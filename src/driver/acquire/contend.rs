@@ -37,7 +37,7 @@ pub(super) async fn contend(
         let at = clock::now();
         let listen = || waiter.get_or_init(join).listen();
         let watch = || waiters.are_told().then(listen).is_some();
-        match attempt(request, deadline, None, Some(&watch)).await? {
+        match attempt(request, Some(deadline), None, Some(&watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
                 return Ok(level);
@@ -104,7 +104,7 @@ impl Contest<'_> {
             let listen = || self.waiter.listen();
             let watch = || context.local_waiters.are_told().then(listen).is_some();
             let watch = (!is_last).then_some(&watch as _);
-            match attempt(request, self.deadline, agreed, watch).await? {
+            match attempt(request, Some(self.deadline), agreed, watch).await? {
                 Attempted::Won(level) => {
                     note_win(request, start, at);
                     return Ok(level);

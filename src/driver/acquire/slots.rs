@@ -6,10 +6,7 @@
 
 use std::time::Duration;
 
-use super::{
-    attempt::{Attempted, attempt},
-    deadline::Deadline,
-};
+use super::attempt::{Attempted, attempt};
 use crate::{
     clock,
     core::{
@@ -26,13 +23,10 @@ use crate::{
 
 /// Makes one attempt at a permit. If the votes are split, makes a second attempt, in which the
 /// agreed master chooses the slot.
-pub(super) async fn attempt_for_slot(
-    request: &LockRequest,
-    deadline: &Deadline,
-) -> Result<Attempted, AcquireError> {
+pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Attempted, AcquireError> {
     let mut slot = SlotChoice::new(request);
     slot.choose_if_likely();
-    let attempted = attempt(request, deadline, slot.agreed, None).await?;
+    let attempted = attempt(request, None, slot.agreed, None).await?;
     match &attempted {
         Attempted::Won(_) => slot.note_win(),
         Attempted::Denied(denied) => {
@@ -44,7 +38,7 @@ pub(super) async fn attempt_for_slot(
                 // The agreed master chooses even if it chose in the first attempt: by now, the slot
                 // that it chose may be free on the other masters, too.
                 slot.choose(Some(round));
-                return attempt(request, deadline, slot.agreed, None).await;
+                return attempt(request, None, slot.agreed, None).await;
             }
         }
     }
