@@ -20,7 +20,7 @@ use crate::{
             votes::Votes,
         },
     },
-    machine::{ClaimId, RoundId, round::RoundEvent},
+    machine::{ClaimId, Machine, RoundId, round::RoundEvent},
     master::Shared,
 };
 
@@ -58,7 +58,10 @@ impl LiveRound {
     /// the round and the masters that are [undialled](crate::machine::Machine::undialled). The machine is locked
     /// meanwhile.
     pub(crate) async fn until<T>(&self, look: impl Fn(&Round, MasterSet) -> Option<T>) -> T {
-        self.after(RoundEvent::Voted, look).await
+        self.after(RoundEvent::Voted, |round, machine| {
+            look(round, machine.undialled())
+        })
+        .await
     }
 
     /// Waits until every master has voted. The vote of a master that does not answer in time is a
@@ -87,19 +90,13 @@ impl LiveRound {
         });
     }
 
-    async fn after<T>(
-        &self,
-        event: RoundEvent,
-        look: impl Fn(&Round, MasterSet) -> Option<T>,
-    ) -> T {
+    async fn after<T>(&self, event: RoundEvent, look: impl Fn(&Round, &Machine) -> Option<T>) -> T {
         poll_fn(|cx| {
             self.shared.poll(cx, |machine, waker| {
-                let undialled = machine.undialled();
-                let live = machine.rounds.live(self.id);
-                if let Some(seen) = look(&live.round, undialled) {
+                if let Some(seen) = look(machine.rounds.of(self.id), machine) {
                     return Poll::Ready(seen);
                 }
-                live.wait(event, waker);
+                machine.rounds.live(self.id).wait(event, waker);
                 Poll::Pending
             })
         })

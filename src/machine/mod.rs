@@ -1,5 +1,5 @@
 //! All decisions about the locks of a coordinator. There is no mutex, no task, no clock and no I/O
-//! here. Each input gets the time, and leaves in [`Out`] what is to be done after it.
+//! here. Each input gets the time, and leaves in [`Effect`]s what is to be done after it.
 
 use std::{
     mem,
@@ -11,12 +11,15 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 
 use self::{
-    claim::{Claim, Terms, extend::Effect, heal::Heal, step::Step},
-    out::{Event, HoldSpan, Out, What},
+    claim::{Claim, Terms, extend, heal::Heal, step::Step},
+    out::{Effect, Event, HoldSpan, What},
     renewals::Renewals,
     request::{Post, Request},
     round::{Role, RoundEvent, Rounds},
-    session::{Cast, Cx, Session, SessionConfig},
+    session::{
+        Cast, Cx, Session, SessionConfig,
+        link::{Item, Sent},
+    },
     waiters::{Topic, WaiterId, Waiters},
 };
 use crate::{
@@ -79,7 +82,8 @@ pub(crate) struct Machine {
     posts: Vec<Post>,
     /// The masters whose sessions have cast votes or ended requests.
     served: MasterSet,
-    pub(crate) out: Out,
+    /// What is done after the unlock, in this order.
+    pub(crate) out: Vec<Effect>,
 }
 
 /// Who gets the votes on a command. A command has a reference to its round.
@@ -106,7 +110,7 @@ impl Machine {
             rounds: Rounds::default(),
             renewals: Renewals::default(),
             waiters: Waiters::default(),
-            out: Out::default(),
+            out: Vec::new(),
         }
     }
 
@@ -205,7 +209,7 @@ impl Machine {
         if let Some(claim) = self.claims.remove(id)
             && !is_plain
         {
-            self.out.garbage.push(claim);
+            self.out.push(Effect::Drop(claim));
         }
         self.drop_round(newest);
     }
@@ -219,8 +223,10 @@ impl Machine {
 
     /// Drops a reference to a request.
     #[inline]
-    fn end_request(&mut self, mut request: Arc<Request>) {
-        if let Some(Request { votes_to, .. }) = Arc::get_mut(&mut request) {
+    fn end_request(&mut self, request: Arc<Request>) {
+        let votes_to = request.votes_to;
+        // No one outside of the machine has a reference.
+        if Arc::strong_count(&request) == 1 {
             if self.rounds.end_request(votes_to.round) {
                 self.waiters.wake(&Topic::Delivered, &mut self.out);
             }
@@ -257,7 +263,7 @@ impl Machine {
     ) {
         if IS_ON {
             let outcome = outcome_word(vote.vote());
-            self.out.voted.push((master, outcome));
+            self.out.push(Effect::Voted(master, outcome));
         }
         let VotesTo { round, heal } = to;
         let Some(live) = self.rounds.get_mut(round) else {
@@ -279,7 +285,7 @@ impl Machine {
         live.round.count_vote(master, vote, at);
         live.wake_tasks(&mut self.out);
         if live.round.was_decided_after(before) {
-            self.out.note_decided(&live.round, at);
+            self.out.extend(Effect::decided(&live.round, at));
         }
         match live.role {
             Role::Inspection(_) | Role::Question => {}
@@ -304,15 +310,15 @@ impl Machine {
         match live.role {
             Role::Extension(claim, _) => {
                 // Other failures than the deciding one have no consequences.
-                let effect = Effect::of_vote(&live.round, before, master)
-                    .filter(|effect| is_answer || *effect == Effect::Failed);
+                let effect = extend::Effect::of_vote(&live.round, before, master)
+                    .filter(|effect| is_answer || *effect == extend::Effect::Failed);
                 let decided = live.renewal_decided(before);
                 if let Some(effect) = effect
                     && self.claims.contains_key(claim)
                 {
                     self.step(claim, now(), |claim, step| claim.apply(step, round, effect));
                 }
-                self.out.renewals.extend(decided);
+                self.out.extend(decided);
             }
             Role::Leave {
                 claim,
@@ -320,7 +326,7 @@ impl Machine {
             } if before == Outcome::Pending && outcome == Outcome::NoMajority => {
                 let lock = self.claims[claim].terms.lock_id.clone();
                 let (hold, what) = (HoldSpan::default(), What::NotKept);
-                self.out.events.push(Event { lock, hold, what });
+                self.out.push(Effect::Event(Event { lock, hold, what }));
             }
             Role::Slots(claim)
                 if before == Outcome::Won
@@ -384,7 +390,9 @@ impl Machine {
     }
 
     /// Takes the reply to the oldest command of a master, which was read at `at`. `now` reads the
-    /// clock.
+    /// clock. Fails if no command is unanswered, if `reply` cannot be a reply to the oldest one, or
+    /// if `reply` says that the master has become a replica.
+    #[inline]
     pub(crate) fn reply(
         &mut self,
         master: usize,
@@ -399,13 +407,28 @@ impl Machine {
         {
             live.take_text(master, text);
         }
-        let usual = self.serve(master, at, |session, cx| {
-            session.on_reply(cx, reply, random)
-        })?;
-        if let Some((request, vote)) = usual {
-            self.count(request.votes_to, master, vote, at, now);
-            self.end_request(request);
+        let session = &mut self.sessions[master];
+        let Sent { item, is_owed, .. } = session.take_oldest(at)?;
+        let request = match item {
+            Item::Request(request) => request,
+            Item::Subscription(_) => {
+                return self.serve(master, at, |session, cx| {
+                    session.on_refused_change(cx, reply)
+                });
+            }
+            Item::Caching => {
+                return self.serve(master, at, |session, cx| session.on_caching(cx, reply));
+            }
+        };
+        let vote = request.vote(reply);
+        if is_owed || session.is_news(&vote) {
+            let answered = (request, vote, is_owed);
+            return self.serve(master, at, |session, cx| {
+                session.on_news(cx, reply, answered, random)
+            });
         }
+        self.count(request.votes_to, master, vote, at, now);
+        self.end_request(request);
         Ok(())
     }
 
@@ -457,7 +480,7 @@ impl Machine {
     /// Notes that nothing will be posted any more. Ends the renewals.
     pub(crate) fn abandon(&mut self) {
         self.is_abandoned = true;
-        self.out.wakes_renewer = true;
+        self.out.push(Effect::WakeRenewer);
         self.sessions.iter().for_each(Session::wake);
     }
 

@@ -1,8 +1,7 @@
 //! What is to be done after an input of the machine.
 
-use std::{fmt, mem, sync::Arc, task::Waker, time::Duration};
+use std::{fmt, sync::Arc, task::Waker, time::Duration};
 
-use smallvec::SmallVec;
 use tracing::Span;
 
 use crate::{
@@ -15,25 +14,24 @@ use crate::{
     meter::IS_ON,
 };
 
-/// What is done once the machine is unlocked. All of it runs code of the program.
-#[derive(Debug, Default)]
-pub(crate) struct Out {
-    pub(crate) wake: Vec<Waker>,
-    pub(crate) events: Vec<Event>,
-    pub(crate) renewals: Vec<RenewalDecided>,
+/// Something that is done once the machine is unlocked. Nearly all of it runs code of the program.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A round was decided, for metrics: its verb, its outcome, and how long it took.
+    Decided(Verb, Outcome, Duration),
+    /// This value is dropped.
+    Drop(Box<dyn fmt::Debug + Send>),
+    Event(Event),
     /// What is new of which master.
-    pub(crate) news: Vec<(usize, MasterEvent)>,
-    /// The votes and the rounds that were decided, for metrics.
-    pub(crate) voted: Vec<(usize, &'static str)>,
-    pub(crate) decided: SmallVec<[Decided; 1]>,
-    /// Set if the renewer must look at its timers.
-    pub(crate) wakes_renewer: bool,
-    /// What is dropped after the unlock.
-    pub(crate) garbage: Vec<Box<dyn fmt::Debug + Send>>,
+    News(usize, MasterEvent),
+    /// The outcome of a renewal, and its span if a subscriber wants to see it.
+    RenewalDecided(&'static str, Option<Arc<Span>>),
+    /// The vote of a master, for metrics.
+    Voted(usize, &'static str),
+    Wake(Waker),
+    /// The renewer must look at its timers.
+    WakeRenewer,
 }
-
-/// A round that was decided: its verb, its outcome, and how long it took.
-pub(crate) type Decided = (Verb, Outcome, Duration);
 
 /// Something that happened to a lock.
 #[derive(Debug)]
@@ -71,9 +69,6 @@ pub(crate) enum What {
         was_in_doubt: bool,
     },
 }
-
-/// The outcome of a renewal, and its span if a subscriber wants to see it.
-pub(crate) type RenewalDecided = (&'static str, Option<Arc<Span>>);
 
 /// Something that happened to a master, for its health, the log and metrics.
 #[derive(Debug)]
@@ -125,25 +120,9 @@ pub(crate) struct HoldSpan {
     pub(crate) since: Option<Tick>,
 }
 
-impl Out {
-    /// Notes for the metrics that `round` was decided at `at`.
-    pub(super) fn note_decided(&mut self, round: &Round, at: LeaseTick) {
-        if IS_ON {
-            let decided = (round.verb(), round.outcome(), at.since(round.start()));
-            self.decided.push(decided);
-        }
-    }
-
-    /// Returns what waits for the unlock. `None` if nothing does.
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        let is_empty = self.wake.is_empty()
-            && self.events.is_empty()
-            && self.renewals.is_empty()
-            && self.garbage.is_empty()
-            && self.news.is_empty()
-            && self.voted.is_empty()
-            && self.decided.is_empty()
-            && !self.wakes_renewer;
-        (!is_empty).then(|| mem::take(self))
+impl Effect {
+    /// Returns what tells the metrics that `round` was decided at `at`.
+    pub(super) fn decided(round: &Round, at: LeaseTick) -> Option<Self> {
+        IS_ON.then(|| Self::Decided(round.verb(), round.outcome(), at.since(round.start())))
     }
 }

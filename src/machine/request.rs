@@ -12,7 +12,6 @@ use crate::{
         kind::script::Script,
         protocol::{
             command::{Command, Reply},
-            native::NativeRelease,
             reply::PlainGrant,
         },
         time::tick::Tick,
@@ -35,7 +34,7 @@ pub(crate) struct Request {
     /// The time of the post. The node timeout of each master begins later, when the command is
     /// sent.
     pub(crate) posted: Tick,
-    /// The encoded command, which is the same for nearly all masters. The first send creates it.
+    /// The encoded command. The first send to a master without a native release creates it.
     pub(crate) encoded: OnceLock<Encoded>,
     plain_grant: PlainGrant,
     pub(crate) votes_to: VotesTo,
@@ -70,6 +69,7 @@ pub(crate) struct Post {
 }
 
 impl Post {
+    #[inline]
     pub(super) fn new(to: MasterSet, command: Command, votes_to: VotesTo, now: Now) -> Self {
         let request = Request::new(command, now.monotonic, votes_to);
         Self {
@@ -88,12 +88,9 @@ impl fmt::Debug for Request {
     }
 }
 
-/// A command as bytes, for masters that have its script. The bytes are the same for all masters that
-/// have the same native release. Only a long command, such as one for a lock with a long name, needs
-/// an allocation.
+/// A command as bytes, for masters that have its script. The bytes are the same for all masters. Only
+/// a long command, such as one for a lock with a long name, needs an allocation.
 pub(crate) struct Encoded {
-    /// The native release of the masters, if the command is encoded as such.
-    pub(crate) native: Option<NativeRelease>,
     /// The script that a master must have.
     pub(crate) script: Option<&'static Script>,
     pub(crate) bytes: SmallVec<[u8; 240]>,

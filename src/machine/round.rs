@@ -6,10 +6,7 @@ use slotmap::SlotMap;
 use smallvec::SmallVec;
 use tracing::Span;
 
-use super::{
-    ClaimId, RoundId, VotesTo,
-    out::{Out, RenewalDecided},
-};
+use super::{ClaimId, RoundId, VotesTo, out::Effect};
 use crate::core::{
     time::{lease::Ttl, tick::Tick},
     view::inspection::Seen,
@@ -94,6 +91,7 @@ impl RoundEvent {
 /// Rounds are kept until each reference was dropped.
 impl Rounds {
     /// Opens a round with one reference.
+    #[inline]
     pub(super) fn open(&mut self, round: Round, role: Role) -> RoundId {
         self.rounds.insert(LiveRound {
             round,
@@ -130,7 +128,7 @@ impl Rounds {
     }
 
     /// Drops a reference. Returns the claim whose reference the round had.
-    pub(super) fn drop(&mut self, id: RoundId, out: &mut Out) -> Option<ClaimId> {
+    pub(super) fn drop(&mut self, id: RoundId, out: &mut Vec<Effect>) -> Option<ClaimId> {
         let live = self.rounds.get_mut(id)?;
         live.refs -= 1;
         if live.refs > 0 {
@@ -145,9 +143,9 @@ impl Rounds {
             && !is_plain
         {
             for (_, waker) in live.waiting.drain(..) {
-                out.garbage.push(Box::new(waker)); // each drop may panic
+                out.push(Effect::Drop(Box::new(waker))); // each drop may panic
             }
-            out.garbage.push(Box::new(live));
+            out.push(Effect::Drop(Box::new(live)));
         }
         claim
     }
@@ -212,11 +210,11 @@ impl LiveRound {
 
     /// Wakes the tasks that no longer have to wait after a vote.
     #[inline]
-    pub(super) fn wake_tasks(&mut self, out: &mut Out) {
+    pub(super) fn wake_tasks(&mut self, out: &mut Vec<Effect>) {
         let mut at = 0;
         while let Some((event, _)) = self.waiting.get(at) {
             if event.has_come(&self.round) {
-                out.wake.push(self.waiting.remove(at).1);
+                out.push(Effect::Wake(self.waiting.remove(at).1));
             } else {
                 at += 1;
             }
@@ -260,11 +258,11 @@ impl LiveRound {
 
     /// Returns the outcome of a renewal that has been decided since the time when its outcome was
     /// `before`.
-    pub(super) fn renewal_decided(&mut self, before: Outcome) -> Option<RenewalDecided> {
+    pub(super) fn renewal_decided(&mut self, before: Outcome) -> Option<Effect> {
         let outcome = outcome_word(before, self.round.outcome())?;
         match &mut self.role {
             Role::Extension(_, extension) if extension.is_renewal => {
-                Some((outcome, extension.span(outcome)))
+                Some(Effect::RenewalDecided(outcome, extension.span(outcome)))
             }
             _ => None,
         }
@@ -333,13 +331,13 @@ mod tests {
             Round::open(Verb::Acquire, &Quorum::of(1), start, None),
             Role::Question,
         );
-        let (live, mut out) = (rounds.live(id), Out::default());
+        let (live, mut out) = (rounds.live(id), Vec::new());
         for event in [RoundEvent::Decided, RoundEvent::Settled, RoundEvent::Voted] {
             live.wait(event, &mut Some(Waker::noop().clone()));
         }
         live.round.count_vote(0, Vote::Grant, start);
         live.wake_tasks(&mut out);
-        assert_eq!((live.waiting.len(), out.wake.len()), (0, 3));
+        assert_eq!((live.waiting.len(), out.len()), (0, 3));
         for event in [RoundEvent::Decided, RoundEvent::Settled, RoundEvent::Voted] {
             live.wait(event, &mut Some(Waker::noop().clone()));
         }

@@ -10,7 +10,7 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 use smallvec::SmallVec;
 
-use super::{ClaimId, out::Out};
+use super::{ClaimId, out::Effect};
 use crate::core::{
     protocol::{identity::Ticket, name::LockId},
     time::tick::LeaseTick,
@@ -110,11 +110,11 @@ impl Waiters {
     }
 
     /// Removes a waiter.
-    pub(super) fn leave(&mut self, waiter: WaiterId, now: LeaseTick, out: &mut Out) {
+    pub(super) fn leave(&mut self, waiter: WaiterId, now: LeaseTick, out: &mut Vec<Effect>) {
         let WaiterId { queue: id, number } = waiter;
         let queue = &mut self.queues[id];
         if let Some(waker) = queue.wakers.remove(&number) {
-            out.garbage.push(Box::new(waker));
+            out.push(Effect::Drop(Box::new(waker)));
         }
         let next = queue.order.leave(number, now);
         queue.wake(next, out);
@@ -156,12 +156,17 @@ impl Waiters {
 
     /// Moves a waiter to the end of its queue, if other waiters wait. The waiter then has another
     /// number.
-    pub(crate) fn step_back(&mut self, waiter: &mut WaiterId, now: LeaseTick, out: &mut Out) {
+    pub(crate) fn step_back(
+        &mut self,
+        waiter: &mut WaiterId,
+        now: LeaseTick,
+        out: &mut Vec<Effect>,
+    ) {
         let queue = &mut self.queues[waiter.queue];
         let next = queue.order.step_back(waiter.number, now);
         if next.is_some() {
             if let Some(waker) = queue.wakers.remove(&waiter.number) {
-                out.garbage.push(Box::new(waker));
+                out.push(Effect::Drop(Box::new(waker)));
             }
             waiter.number = queue.order.number();
         }
@@ -231,22 +236,33 @@ impl Waiters {
     }
 
     /// Passes on news from `master` about `topic`.
-    pub(super) fn hear(&mut self, master: usize, topic: &Topic, now: LeaseTick, out: &mut Out) {
+    pub(super) fn hear(
+        &mut self,
+        master: usize,
+        topic: &Topic,
+        now: LeaseTick,
+        out: &mut Vec<Effect>,
+    ) {
         for queue in self.topics.get(topic).into_iter().flatten() {
             self.queues[*queue].hear_of(topic, master, now, out);
         }
     }
 
     /// Passes on news about `topic` that comes from no master.
-    pub(super) fn wake(&mut self, topic: &Topic, out: &mut Out) {
+    pub(super) fn wake(&mut self, topic: &Topic, out: &mut Vec<Effect>) {
         for queue in self.topics.get(topic).into_iter().flatten() {
             let wakers = mem::take(&mut self.queues[*queue].wakers);
-            out.wake.extend(wakers.into_values());
+            out.extend(wakers.into_values().map(Effect::Wake));
         }
     }
 
     /// Tells the waiters of each key that the key may have changed on `master` without a report.
-    pub(super) fn hear_of_all_keys(&mut self, master: usize, now: LeaseTick, out: &mut Out) {
+    pub(super) fn hear_of_all_keys(
+        &mut self,
+        master: usize,
+        now: LeaseTick,
+        out: &mut Vec<Effect>,
+    ) {
         let keys = (self.topics.iter()).take_while(|(topic, _)| matches!(topic, Topic::Key(_)));
         for (topic, queues) in keys {
             for queue in queues {
@@ -258,14 +274,14 @@ impl Waiters {
     /// Notes that a guard of this coordinator has just posted its release. From now on, the
     /// commands of a waiter find the lock free on every master, because they are sent after the
     /// release.
-    pub(super) fn note_release(&mut self, lock: &LockId, now: LeaseTick, out: &mut Out) {
+    pub(super) fn note_release(&mut self, lock: &LockId, now: LeaseTick, out: &mut Vec<Effect>) {
         if let Some(queue) = self.of_locks.get(lock) {
             self.queues[*queue].note_release(now, out);
         }
     }
 
     /// Wakes the contending waiter of every queue, to make it try again.
-    pub(super) fn wake_all(&mut self, now: LeaseTick, out: &mut Out) {
+    pub(super) fn wake_all(&mut self, now: LeaseTick, out: &mut Vec<Effect>) {
         let queues = self.queues.values_mut();
         queues.for_each(|queue| queue.note_release(now, out));
     }
@@ -282,7 +298,7 @@ impl Waiters {
 }
 
 impl WaitQueue {
-    fn hear_of(&mut self, topic: &Topic, master: usize, now: LeaseTick, out: &mut Out) {
+    fn hear_of(&mut self, topic: &Topic, master: usize, now: LeaseTick, out: &mut Vec<Effect>) {
         if matches!(topic, Topic::Turn(_)) {
             self.heard.called.insert(master);
         } else {
@@ -291,19 +307,19 @@ impl WaitQueue {
         self.wake_contender(now, out);
     }
 
-    fn note_release(&mut self, now: LeaseTick, out: &mut Out) {
+    fn note_release(&mut self, now: LeaseTick, out: &mut Vec<Effect>) {
         self.heard.is_released = true;
         self.wake_contender(now, out);
     }
 
-    fn wake_contender(&mut self, now: LeaseTick, out: &mut Out) {
+    fn wake_contender(&mut self, now: LeaseTick, out: &mut Vec<Effect>) {
         let contender = self.order.on_event(now);
         self.wake(contender, out);
     }
 
-    fn wake(&mut self, waiter: Option<u64>, out: &mut Out) {
-        out.wake
-            .extend(waiter.and_then(|number| self.wakers.remove(&number)));
+    fn wake(&mut self, waiter: Option<u64>, out: &mut Vec<Effect>) {
+        let waker = waiter.and_then(|number| self.wakers.remove(&number));
+        out.extend(waker.map(Effect::Wake));
     }
 }
 
@@ -316,7 +332,7 @@ mod tests {
     #[test]
     fn a_waiter_is_called_while_any_waits_for_its_turn() {
         let (mut waiters, now) = (Waiters::default(), LeaseTick::some());
-        let mut out = Out::default();
+        let mut out = Vec::new();
         let key = Topic::Key("r".into());
         let turn = |number| Topic::Turn(Ticket::new(number, "u:1"));
         let [watching, one, other] = [(); 3].map(|()| waiters.add_alone(now));
@@ -339,7 +355,7 @@ mod tests {
     #[test]
     fn one_waiter_of_a_lock_is_woken_at_a_time() {
         let (mut waiters, now) = (Waiters::default(), LeaseTick::some());
-        let mut out = Out::default();
+        let mut out = Vec::new();
         let lock = lock_id(Kind::Mutex, "r");
         let [first, next] = [(); 2].map(|()| waiters.join(&lock, now));
         let key = Topic::Key(lock.key().clone());
@@ -350,17 +366,17 @@ mod tests {
         let look_again = waiters.ask_for_turn(next, now, &mut waker());
         assert!(look_again.is_some_and(|at| at > now));
         waiters.hear(3, &key, now, &mut out);
-        assert_eq!((out.wake.len(), out.garbage.len()), (1, 0));
+        assert!(matches!(&out[..], [Effect::Wake(_)]));
         assert_eq!(waiters.heard(next).changed, MasterSet::only(3));
         waiters.note_release(&lock, now, &mut out);
         assert!(waiters.heard(next).is_released);
-        assert_eq!(out.wake.len(), 1, "it was woken already");
+        assert_eq!(out.len(), 1, "it was woken already");
         waiters.begin_attempt(next); // has no turn
         assert!(waiters.heard(next).is_released);
         waiters.begin_attempt(first);
         assert!(!waiters.heard(next).is_released);
         waiters.leave(first, now, &mut out);
-        assert_eq!(out.wake.len(), 2);
+        assert_eq!(out.len(), 2);
         assert!(waiters.contends(next) && waiters.is_awaited(&lock));
         waiters.leave(next, now, &mut out);
         assert!(!waiters.is_awaited(&lock));

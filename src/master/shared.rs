@@ -1,6 +1,7 @@
 //! The machine behind its mutex.
 
 use std::{
+    mem,
     ops::{Deref, DerefMut},
     sync::Arc,
     task::{Context, Waker},
@@ -15,7 +16,7 @@ use crate::{
     clock,
     core::{time::tick::Tick, vote::lists::Roster},
     home::HomeProcess,
-    machine::{Machine, Now, out::Out, session::SessionConfig},
+    machine::{Machine, Now, out::Effect, session::SessionConfig},
     observe::observer::LockObserver,
     panics::shielded,
 };
@@ -97,36 +98,21 @@ impl Shared {
         look(&mut self.machine.lock(), &mut waker)
     }
 
-    /// Runs code of the program: tells observers, and wakes tasks. A panic in it harms nothing
-    /// else. Returns the memory for wakers.
-    fn run(&self, out: Out) -> Vec<Waker> {
-        // A caller whose round ends sees the new health.
-        for (master, event) in out.news {
-            shielded(|| self.health.tell(master, &event));
-        }
-        if out.wakes_renewer {
-            self.renewer.notify_one();
-        }
-        let mut wake = out.wake;
-        for waker in wake.drain(..) {
-            shielded(|| waker.wake());
-        }
-        for event in out.events {
-            shielded(|| self.observer.tell(event));
-        }
-        for (outcome, span) in out.renewals {
-            shielded(|| self.observer.renewal_decided(outcome, span));
-        }
-        for (master, outcome) in out.voted {
-            shielded(|| self.health.observer(master).voted(outcome));
-        }
-        for decided in out.decided {
-            shielded(|| self.observer.record_round(|| decided));
-        }
-        for garbage in out.garbage {
-            shielded(|| drop(garbage));
-        }
-        wake
+    /// Carries out an effect. Most effects run code of the program: they tell observers, or wake
+    /// tasks. A panic in it harms nothing else.
+    fn carry_out(&self, effect: Effect) {
+        shielded(|| match effect {
+            Effect::Decided(verb, outcome, time) => {
+                self.observer.record_round(|| (verb, outcome, time));
+            }
+            Effect::Drop(garbage) => drop(garbage),
+            Effect::Event(event) => self.observer.tell(event),
+            Effect::News(master, event) => self.health.tell(master, &event),
+            Effect::RenewalDecided(outcome, span) => self.observer.renewal_decided(outcome, span),
+            Effect::Voted(master, outcome) => self.health.observer(master).voted(outcome),
+            Effect::Wake(waker) => waker.wake(),
+            Effect::WakeRenewer => self.renewer.notify_one(),
+        });
     }
 }
 
@@ -135,12 +121,16 @@ impl Turn<'_> {
     pub(crate) fn settle(&mut self) {
         let shared = self.shared;
         self.machine.settle(&now);
-        if let Some(out) = self.machine.out.take() {
-            let wake = MutexGuard::unlocked(&mut self.machine, || shared.run(out));
-            // Many tasks may be woken at once, so the memory is used again.
-            if self.machine.out.wake.is_empty() {
-                self.machine.out.wake = wake;
-            }
+        if self.machine.out.is_empty() {
+            return;
+        }
+        let mut out = mem::take(&mut self.machine.out);
+        MutexGuard::unlocked(&mut self.machine, || {
+            out.drain(..).for_each(|effect| shared.carry_out(effect));
+        });
+        // Many tasks may be woken at once, so the memory is used again.
+        if self.machine.out.is_empty() {
+            self.machine.out = out;
         }
     }
 }

@@ -242,11 +242,10 @@ impl Token {
     const MOST: usize = Self::HEX + 1 + ClientName::MOST;
 
     pub(crate) fn new(random: [u8; Self::HEX / 2], client: Option<&ClientName>) -> Self {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digit = |half| half + if half < 10 { b'0' } else { b'a' - 10 };
         let mut hex = [0; Self::HEX];
         for (pair, byte) in hex.chunks_exact_mut(2).zip(random) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
+            (pair[0], pair[1]) = (digit(byte >> 4), digit(byte & 15));
         }
         let client = client.cloned();
         Self { hex, client }

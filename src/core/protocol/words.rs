@@ -112,31 +112,33 @@ impl<'a> Words<'a> {
     fn argument(&self, word: Word, mut each: impl FnMut(&[u8])) {
         let command = self.command;
         let mut number = |number| each(decimal(number, &mut [0; 20]));
-        match (word, &command.action, command.holding()) {
-            (Word::Text(text), ..) => each(text.as_bytes()),
-            (Word::Key, ..) => each(command.lock_id.key().as_bytes()),
-            (Word::Channel, ..) => each(command.lock_id.companion(&CHANNEL).as_bytes()),
-            (Word::Permits, ..) => number(command.lock_id.permits().into()),
-            (Word::Holders, Action::Break(holders), _) => each(holders.as_bytes()),
+        match (word, &command.action) {
+            (Word::Text(text), _) => each(text.as_bytes()),
+            (Word::Key, _) => each(command.lock_id.key().as_bytes()),
+            (Word::Channel, _) => each(command.lock_id.companion(&CHANNEL).as_bytes()),
+            (Word::Permits, _) => number(command.lock_id.permits().into()),
+            (Word::Holders, Action::Break(holders)) => each(holders.as_bytes()),
             (
                 Word::Ttl,
                 Action::Acquire(_, ttl, _) | Action::Extend(_, ttl) | Action::Heal(_, ttl),
-                _,
             ) => number(ttl.millis()),
-            (Word::Ttl, Action::Release { .. }, _) => number(0),
-            (Word::Queue, Action::Heal(..), _) => {
+            (Word::Ttl, Action::Release { .. }) => number(0),
+            (Word::Queue, Action::Heal(..)) => {
                 each(b"-1");
                 each(b"0");
             }
-            (Word::Queue, Action::Acquire(_, _, None), _) if !command.is_fenced() => {}
-            (Word::Queue, Action::Acquire(_, _, queue), _) => {
+            (Word::Queue, Action::Acquire(_, _, None)) if !command.is_fenced() => {}
+            (Word::Queue, Action::Acquire(_, _, queue)) => {
                 let queue = queue.map_or([0, 0], QueueOptions::in_words);
                 queue.into_iter().for_each(number);
             }
-            (Word::Timeout, Action::Yield(_, timeout), _) => number(whole_millis(*timeout)),
-            (word, _, Some(holding)) => self.of_holding(word, holding, each),
-            // No row of the table has a word that its command lacks. So this case does not occur.
-            _ => {}
+            (Word::Timeout, Action::Yield(_, timeout)) => number(whole_millis(*timeout)),
+            // No row of the table has a word that its command lacks. So there is a holding.
+            (word, _) => {
+                if let Some(holding) = command.holding() {
+                    self.of_holding(word, holding, each);
+                }
+            }
         }
     }
 

@@ -49,7 +49,7 @@ impl Round {
             verb,
             start,
             limit,
-            cast: SmallVec::from_elem(None, unanswered.len()),
+            cast: unanswered.iter().map(|_| None).collect(),
             unanswered,
             done: MasterSet::NONE,
             has_slots: false,
@@ -83,6 +83,7 @@ impl Round {
     /// A late answer to an extension counts, and may still win the round before its limit: the
     /// caller holds the lock until then. What a round asks for that was not won is taken back, so
     /// other late answers do not count.
+    #[inline]
     pub(crate) fn count_vote(
         &mut self,
         master: usize,
@@ -133,6 +134,7 @@ impl Round {
         }
     }
 
+    #[inline]
     fn set(&mut self, master: usize, cast: CastVote) {
         let this = MasterSet::only(master);
         self.unanswered = self.unanswered - this;

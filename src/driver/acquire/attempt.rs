@@ -24,14 +24,14 @@ pub(super) enum Attempted {
 }
 
 /// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
-/// lock are over. If that takes longer than the `deadline` allows, sends nothing. If there is an
-/// `agreed` master, asks it before the other masters. A caller that will try again passes a
-/// `watch`. If the attempt asks all masters and does not win the lock, it calls `watch` before its
-/// release. If `watch` returns `true`, masters report the next change of the lock. After an error,
-/// no further attempt can win, so the call ends.
+/// lock are over. If that takes longer than an attempt, or than the `deadline` allows, sends
+/// nothing. If there is an `agreed` master, asks it before the other masters. A caller that will
+/// try again passes a `watch`. If the attempt asks all masters and does not win the lock, it calls
+/// `watch` before its release. If `watch` returns `true`, masters report the next change of the
+/// lock. After an error, no further attempt can win, so the call ends.
 pub(super) async fn attempt(
     request: &LockRequest,
-    deadline: &Deadline,
+    deadline: Option<&Deadline>,
     agreed: Option<usize>,
     watch: Option<&(dyn Fn() -> bool + Sync)>,
 ) -> Result<Attempted, AcquireError> {
@@ -47,7 +47,11 @@ pub(super) async fn attempt(
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
     }
-    let permit_by = deadline.permit_by(attempt_timeout(request), watch.is_none());
+    let timeout = attempt_timeout(request);
+    let permit_by = deadline.map_or_else(
+        || clock::now() + timeout,
+        |deadline| deadline.permit_by(timeout, watch.is_none()),
+    );
     let Some(_permit) = owned.permit(Some(permit_by), timers).await else {
         context.check_open()?; // the wait ends early if the timers end
         return Ok(Attempted::Denied(Denied::new(Obstacle::OwnerBusy, None)));

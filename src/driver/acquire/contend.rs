@@ -34,7 +34,7 @@ pub(super) async fn contend(
     if context.is_calm(lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();
         let watch = || waiter.get_or_init(join).listen();
-        match attempt(request, deadline, None, Some(&watch)).await? {
+        match attempt(request, Some(deadline), None, Some(&watch)).await? {
             Attempted::Won(level) => {
                 note_win(request, Start::Plain, at);
                 return Ok(level);
@@ -100,7 +100,7 @@ impl Contest<'_> {
             let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
             let watch = || self.waiter.listen();
             let watch = (!is_last).then_some(&watch as _);
-            match attempt(request, self.deadline, agreed, watch).await? {
+            match attempt(request, Some(self.deadline), agreed, watch).await? {
                 Attempted::Won(level) => {
                     note_win(request, start, at);
                     return Ok(level);

@@ -28,12 +28,12 @@ use slots::attempt_for_slot;
 
 /// Makes one attempt, or two if the votes on a semaphore are split.
 pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireError> {
-    let (call, deadline) = (Call::begin(request), Deadline::new(None));
+    let call = Call::begin(request);
     let acquired = async {
         let attempted = if request.lock_id.kind().spec().has_slots {
-            attempt_for_slot(request, &deadline).await?
+            attempt_for_slot(request).await?
         } else {
-            attempt(request, &deadline, None, None).await?
+            attempt(request, None, None, None).await?
         };
         match attempted {
             Attempted::Won(level) => Ok(level),

@@ -6,10 +6,7 @@
 
 use std::time::Duration;
 
-use super::{
-    attempt::{Attempted, attempt},
-    deadline::Deadline,
-};
+use super::attempt::{Attempted, attempt};
 use crate::{
     clock,
     core::{
@@ -26,16 +23,13 @@ use crate::{
 
 /// Makes one attempt at a permit. If the votes are split, makes a second attempt, in which the
 /// agreed master chooses the slot.
-pub(super) async fn attempt_for_slot(
-    request: &LockRequest,
-    deadline: &Deadline,
-) -> Result<Attempted, AcquireError> {
-    let attempted = attempt(request, deadline, None, None).await?;
+pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Attempted, AcquireError> {
+    let attempted = attempt(request, None, None, None).await?;
     if let Attempted::Denied(denied) = &attempted
         && denied.obstacle == Obstacle::Split
         && let Some(round) = &denied.round
     {
-        return attempt(request, deadline, agreed(request, round), None).await;
+        return attempt(request, None, agreed(request, round), None).await;
     }
     Ok(attempted)
 }

@@ -46,7 +46,8 @@ impl Timers {
         while let Some(time) = clock::next_sleep(at)
             && !self.have_ended()
         {
-            self.sleep(time).await;
+            // Few calls sleep. The box keeps the futures of all calls small.
+            Box::pin(self.sleep(time)).await;
         }
     }
 

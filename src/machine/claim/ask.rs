@@ -10,7 +10,7 @@ use crate::{
             command::{Action, Holding},
             identity::{Identity, QueueOptions},
         },
-        time::{lease::Lease, tick::LeaseTick},
+        time::lease::Lease,
         vote::{MasterSet, Verb, quorum::Outcome, round::Round},
     },
     machine::round::Role,
@@ -29,8 +29,8 @@ impl Claim {
         queue: Option<QueueOptions>,
         tries: Option<Rights>,
     ) -> Self {
-        let round = acquisition(&terms, step.now.lease, queue);
-        let role = acquisition_role(&terms, step);
+        let lease = terms.lease(step, terms.ttl);
+        let (round, role) = acquisition(&terms, lease, step, queue);
         let mut claim = Self {
             began: step.now.monotonic,
             exclusive: u32::from(holding.access == Access::Exclusive),
@@ -38,7 +38,7 @@ impl Claim {
             keys_until: step.expiry(terms.ttl),
             may_keep: MasterSet::NONE,
             rounds: 1,
-            lease: terms.lease(step, terms.ttl),
+            lease,
             validity: Duration::ZERO,
             phase: Phase::Asking {
                 unasked: MasterSet::ALL - asked,
@@ -89,8 +89,7 @@ impl Claim {
         }
         self.lease = self.terms.lease(step, self.terms.ttl);
         self.last_until(step.expiry(self.terms.ttl));
-        let round = acquisition(&self.terms, step.now.lease, next.queue);
-        let role = acquisition_role(&self.terms, step);
+        let (round, role) = acquisition(&self.terms, self.lease, step, next.queue);
         self.open(round, role, step);
         self.note_queue(step, next.queue);
         self.ask_first(step, next.asked, next.queue, (next.watch, next.tries));
@@ -179,21 +178,23 @@ pub(crate) struct NextRound {
     pub(crate) watch: bool,
 }
 
-/// Returns a round that begins at `now` and asks for a lock. If `queue` has options, the round
-/// joins the queues.
-fn acquisition(terms: &Terms, now: LeaseTick, queue: Option<QueueOptions>) -> Round {
-    let limit = Lease::new(now, terms.ttl, terms.drift).until();
-    let mut round = Round::open(Verb::Acquire, &terms.quorum, now, Some(limit));
+/// Returns a round that begins now and asks for a `lease`, and its role. If `queue` has options, the
+/// round joins the queues.
+fn acquisition(
+    terms: &Terms,
+    lease: Lease,
+    step: &Step<'_>,
+    queue: Option<QueueOptions>,
+) -> (Round, Role) {
+    let (verb, limit) = (Verb::Acquire, Some(lease.until()));
+    let mut round = Round::open(verb, &terms.quorum, step.now.lease, limit);
     if queue.is_some() {
         round.mark_queued();
     }
-    round
-}
-
-fn acquisition_role(terms: &Terms, step: &Step<'_>) -> Role {
-    if terms.lock_id.kind().spec().has_slots {
+    let role = if terms.lock_id.kind().spec().has_slots {
         Role::Slots(step.id)
     } else {
         Role::Question
-    }
+    };
+    (round, role)
 }

@@ -6,7 +6,7 @@ use std::{mem, time::Duration};
 use self::step::Step;
 use super::{
     RoundId,
-    out::{Event, HoldSpan, What},
+    out::{Effect, Event, HoldSpan, What},
     round::{Role, Rounds},
     waiters::Topic,
 };
@@ -274,7 +274,9 @@ impl Claim {
             Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
         };
         if next != self.timer {
-            step.out.wakes_renewer |= step.renewals.set(step.id, self.timer, next);
+            if step.renewals.set(step.id, self.timer, next) {
+                step.out.push(Effect::WakeRenewer);
+            }
             self.timer = next;
         }
     }
@@ -306,7 +308,7 @@ impl Claim {
 
     fn tell(&self, step: &mut Step<'_>, hold: HoldSpan, what: What) {
         let lock = self.terms.lock_id.clone();
-        step.out.events.push(Event { lock, hold, what });
+        step.out.push(Effect::Event(Event { lock, hold, what }));
     }
 
     fn command(&self, action: Action) -> Command {

@@ -14,7 +14,7 @@ use crate::{
     machine::{
         ClaimId, Now, RoundId, VotesTo,
         claim::{Terms, heal::Heal},
-        out::Out,
+        out::Effect,
         renewals::Renewals,
         request::Post,
         round::{Role, Rounds},
@@ -31,7 +31,7 @@ pub(crate) struct Step<'a> {
     pub(in crate::machine) renewals: &'a mut Renewals,
     pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) posts: &'a mut Vec<Post>,
-    pub(in crate::machine) out: &'a mut Out,
+    pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(crate) now: Now,
 }
 
@@ -65,7 +65,7 @@ impl Step<'_> {
         let mut round = Round::open(command.verb(), quorum, self.now.lease, None);
         round.skip(quorum.masters() - to, self.now.lease);
         if round.outcome() != Outcome::Pending {
-            self.out.note_decided(&round, self.now.lease);
+            self.out.extend(Effect::decided(&round, self.now.lease));
         }
         let id = self.rounds.open(round, role);
         self.post(to, command, id, None);

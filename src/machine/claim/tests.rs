@@ -670,7 +670,10 @@ impl Case {
             self.rounds.push(self.machine.rounds.share(newest));
         }
         let posts = mem::take(&mut self.machine.posts);
-        for event in mem::take(&mut self.machine.out).events {
+        for effect in mem::take(&mut self.machine.out) {
+            let Effect::Event(event) = effect else {
+                continue;
+            };
             match event.what {
                 What::HoldEnded { end: LEFT } => self.say("left"),
                 What::HoldEnded { .. } => self.say("ended"),

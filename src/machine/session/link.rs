@@ -64,6 +64,7 @@ impl Link {
 
     /// Notes that `item` was sent at `now`. `is_owed` is set if `item` is a release that was owed
     /// to the master.
+    #[inline]
     pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Tick) {
         if self.sent.is_empty() {
             // Renewals come seconds apart. The silence before a renewal does not count, so that a

@@ -12,7 +12,7 @@ use self::{
 use super::{
     ClaimId, VotesTo,
     claim::Claim,
-    out::{MasterEvent, Out},
+    out::{Effect, MasterEvent},
     request::Request,
     round::Rounds,
     waiters::Waiters,
@@ -126,7 +126,7 @@ pub(crate) struct Cx<'a> {
     pub(in crate::machine) rounds: &'a Rounds,
     pub(in crate::machine) claims: &'a SlotMap<ClaimId, Box<Claim>>,
     pub(in crate::machine) waiters: &'a mut Waiters,
-    pub(in crate::machine) out: &'a mut Out,
+    pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(in crate::machine) is_abandoned: bool,
     /// The time on the monotonic clock.
     pub(crate) now: Tick,
@@ -321,22 +321,21 @@ impl Session {
                 .push(Item::Subscription(change.channel), false, now);
         }
         while self.link.has_room()
-            && !self.owed.is_empty()
-            && let Some(release) =
-                (self.owed).next(cx, self.master, self.link.window, &mut self.ended)
+            && let Some((request, is_owed)) = self.next_request(cx)
         {
-            self.send_request(connection, release, true, now);
-        }
-        while self.link.has_room()
-            && let Some(request) = self.next_request()
-        {
-            match self.quarantine_left(now) {
-                Some(remaining) if request.command.verb().quarantine_applies() => {
-                    self.fail(&request, Failure::Quarantined { remaining }, now);
-                    self.ended.push(request);
-                }
-                _ => self.send_request(connection, request, false, now),
+            if let Some(remaining) = self.quarantine_left(now)
+                && request.command.verb().quarantine_applies()
+            {
+                self.fail(&request, Failure::Quarantined { remaining }, now);
+                self.ended.push(request);
+                continue;
             }
+            if self.watches(&request) {
+                connection.send_caching();
+                self.link.push(Item::Caching, false, now);
+            }
+            connection.send(&request);
+            self.link.push(Item::Request(request), is_owed, now);
         }
         self.owed.expire(cx, self.master, &mut self.ended);
         self.link.sent.len() > before
@@ -436,10 +435,17 @@ impl Session {
         }
     }
 
-    /// Takes out the next request to send after the owed releases.
-    fn next_request(&mut self) -> Option<Arc<Request>> {
+    /// Takes out the next request to send, and says whether it is an owed release.
+    fn next_request(&mut self, cx: &Cx<'_>) -> Option<(Arc<Request>, bool)> {
+        if !self.owed.is_empty()
+            && let Some(release) =
+                (self.owed).next(cx, self.master, self.link.window, &mut self.ended)
+        {
+            return Some((release, true));
+        }
         let late = self.late.pop_front();
-        late.or_else(|| self.waiting.pop_front())
+        let next = late.or_else(|| self.waiting.pop_front());
+        next.map(|request| (request, false))
     }
 
     /// Takes out the oldest request, if it has waited for too long at `now`.
@@ -447,21 +453,6 @@ impl Session {
         let oldest = self.waiting.front()?;
         let is_overdue = self.send_by(oldest) <= now;
         is_overdue.then(|| self.waiting.pop_front())?
-    }
-
-    fn send_request(
-        &mut self,
-        connection: &mut impl Transmit,
-        request: Arc<Request>,
-        is_owed: bool,
-        now: Tick,
-    ) {
-        if self.watches(&request) {
-            connection.send_caching();
-            self.link.push(Item::Caching, false, now);
-        }
-        connection.send(&request);
-        self.link.push(Item::Request(request), is_owed, now);
     }
 
     fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
@@ -558,7 +549,7 @@ impl Cast {
 impl Cx<'_> {
     /// Leaves news of `master`.
     fn tell(&mut self, master: usize, event: MasterEvent) {
-        self.out.news.push((master, event));
+        self.out.push(Effect::News(master, event));
     }
 
     /// Returns the time until which `request` is owed to `master`, or `None` if it is not owed. If

@@ -2,7 +2,10 @@
 
 use std::{mem, sync::Arc};
 
-use super::{Cast, Cx, Session, link::Item};
+use super::{
+    Cast, Cx, Session,
+    link::{Item, Sent},
+};
 use crate::{
     clock,
     core::{
@@ -15,39 +18,25 @@ use crate::{
 };
 
 impl Session {
-    /// Handles the reply to the oldest command. Returns the vote that the reply means, if the vote
-    /// says nothing new about the master. Otherwise, casts the vote. Fails if no command is
-    /// unanswered, if `reply` cannot be a reply to the oldest one, or if `reply` says that the
-    /// master has become a replica.
+    /// Takes out the oldest command, whose reply came at `now`.
     #[inline]
-    pub(in crate::machine) fn on_reply(
-        &mut self,
-        cx: &mut Cx<'_>,
-        reply: &Reply<'_>,
-        random: &impl Fn() -> u64,
-    ) -> Result<Option<(Arc<Request>, SlotVote)>, Arc<str>> {
-        let now = cx.now;
+    pub(in crate::machine) fn take_oldest(&mut self, now: Tick) -> Result<Sent, Arc<str>> {
         let sent = self.link.pop(now)?;
         if let Item::Request(_) = &sent.item
             && self.link.measure(&sent, now)
         {
             self.node_timeout = Some(self.link.liveness.timeout());
         }
-        let request = match sent.item {
-            Item::Request(request) => request,
-            Item::Subscription(_) => return self.on_refused_change(cx, reply).map(|()| None),
-            Item::Caching => return self.on_caching(cx, reply).map(|()| None),
-        };
-        let vote = request.vote(reply);
-        if !vote.vote().is_failure() && !sent.is_owed && self.error.is_none() {
-            return Ok(Some((request, vote)));
-        }
-        self.on_news(cx, reply, (request, vote, sent.is_owed), random)?;
-        Ok(None)
+        Ok(sent)
+    }
+
+    /// Returns whether `vote` may say something new about the master.
+    pub(in crate::machine) fn is_news(&self, vote: &SlotVote) -> bool {
+        vote.vote().is_failure() || self.error.is_some()
     }
 
     /// Handles a reply that may say something new about the master.
-    fn on_news(
+    pub(in crate::machine) fn on_news(
         &mut self,
         cx: &mut Cx<'_>,
         reply: &Reply<'_>,
@@ -96,7 +85,11 @@ impl Session {
 
     /// Handles the reply to a request to report changes. After an error, the master counts as one
     /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
-    fn on_caching(&mut self, cx: &mut Cx<'_>, reply: &Reply<'_>) -> Result<(), Arc<str>> {
+    pub(in crate::machine) fn on_caching(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reply: &Reply<'_>,
+    ) -> Result<(), Arc<str>> {
         match reply {
             Reply::Ok => Ok(()),
             Reply::Error(error) => {

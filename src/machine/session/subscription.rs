@@ -50,7 +50,7 @@ impl Session {
 
     /// Handles the reply to a change of a subscription. After an error, waiters poll. Fails on any
     /// other reply.
-    pub(super) fn on_refused_change(
+    pub(in crate::machine) fn on_refused_change(
         &mut self,
         cx: &mut Cx<'_>,
         reply: &Reply<'_>,

@@ -15,7 +15,7 @@ use std::pin::Pin;
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{self, ScriptAs, encode, encoded},
+    encode::{ScriptAs, encode, encode_command, encode_native, encoded},
     resp::{is_push, reply},
     wire::Wire,
 };
@@ -28,7 +28,6 @@ use crate::{
         vote::server_error::ServerError,
     },
     machine::{
-        Machine,
         request::Request,
         session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
@@ -129,14 +128,12 @@ impl RedisConnection {
                 let mut reply = reply(frame);
                 // The usual replies have the same meaning for a native release and for a script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let is_plain = !is_usual && oldest_is_plain_release(&machine.sessions[master]);
-                let native = self.native.filter(|_| is_plain);
-                let must_use_script = native.is_some() && is_denial(&reply);
-                self.is_native_refused |= must_use_script;
-                if native.is_some_and(|native| !self.is_native_refused && !native.has(&reply)) {
-                    reply = Reply::Other;
+                let native = (self.native, &mut self.is_native_refused);
+                let session = &mut machine.sessions[master];
+                match !is_usual && send_again(&mut reply, session, native, now, out) {
+                    true => Ok(()),
+                    false => machine.reply(master, &reply, now, &shared::now, &clock::random_u64),
                 }
-                on_reply(&reply, (machine, master), must_use_script, now, out)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -155,23 +152,19 @@ impl RedisConnection {
 }
 
 impl Transmit for RedisConnection {
+    #[inline]
     fn send(&mut self, request: &Request) {
         let (command, out) = (&request.command, self.wire.out());
-        let native = self.native.filter(|_| !self.is_native_refused);
-        let native = native.filter(|_| command.plain_release().is_some());
-        let first = (request.encoded).get_or_init(|| encoded(command, native, out));
-        let another; // for a master with another native release than the first one
-        let encoded = match first.native == native {
-            true => first,
-            false => {
-                another = encoded(command, native, out);
-                &another
-            }
-        };
+        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
+            && let Some((key, token)) = command.plain_release()
+        {
+            return encode_native(native, key, token.bytes(&mut None), out);
+        }
+        let encoded = request.encoded.get_or_init(|| encoded(command, out));
         match encoded.script {
             Some(script) if !self.scripts.iter().any(|sent| ptr::eq(*sent, script)) => {
                 self.scripts.push(script);
-                encode::encode_command(command, ScriptAs::Text, out);
+                encode_command(command, ScriptAs::Text, out);
             }
             _ => out.extend_from_slice(&encoded.bytes),
         }
@@ -210,15 +203,16 @@ fn is_denial(reply: &Reply<'_>) -> bool {
     matches!(reply, Reply::Error(error) if ServerError::of(error).is_denial())
 }
 
-/// Passes on the reply to the oldest command. If the server does not know the script, or if
-/// `must_use_script` is set, sends the command again.
-fn on_reply(
-    reply: &Reply<'_>,
-    (machine, master): (&mut Machine, usize),
-    must_use_script: bool,
+/// Sends the oldest command again if its `reply` says that the server does not know the script, or
+/// refuses the `native` release that was sent instead. Returns whether it was sent. A reply that a
+/// native release does not have becomes [`Reply::Other`].
+fn send_again(
+    reply: &mut Reply<'_>,
+    session: &mut Session,
+    (native, is_native_refused): (Option<NativeRelease>, &mut bool),
     now: Tick,
     out: &mut Vec<u8>,
-) -> Result<(), Arc<str>> {
+) -> bool {
     /// While this many bytes wait to be written, no command is sent again, because the text of its
     /// script is long.
     const MOST: usize = 1024 * 1024;
@@ -226,7 +220,12 @@ fn on_reply(
     // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is
     // sent again with the text, and the server then knows the script.
     let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
-    let session = &mut machine.sessions[master];
+    let native = native.filter(|_| oldest_is_plain_release(session));
+    let must_use_script = native.is_some() && is_denial(reply);
+    *is_native_refused |= must_use_script;
+    if native.is_some_and(|native| !*is_native_refused && !native.has(reply)) {
+        *reply = Reply::Other;
+    }
     if (is_unknown || must_use_script)
         && out.len() < MOST
         && let Some(request) = session.resend(now)
@@ -234,10 +233,10 @@ fn on_reply(
         if session.watches(&request) {
             out.extend_from_slice(CACHING);
         }
-        encode::encode_command(&request.command, ScriptAs::Text, out);
-        return Ok(());
+        encode_command(&request.command, ScriptAs::Text, out);
+        return true;
     }
-    machine.reply(master, reply, now, &shared::now, &clock::random_u64)
+    false
 }
 
 /// Passes on a published message, the confirmation of a subscription, or a report of changes.
@@ -277,7 +276,7 @@ mod tests {
         machine::VotesTo,
     };
 
-    /// The request keeps the bytes for the master to which it is sent first.
+    /// The request keeps bytes only for masters without a native release.
     #[test]
     fn masters_with_different_native_releases_share_a_request() {
         let release = || command(Kind::Mutex, Verb::Release, 0);

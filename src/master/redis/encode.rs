@@ -10,35 +10,22 @@ use crate::{
     machine::request::Encoded,
 };
 
-/// Encodes a command for masters that have the script of the command. A plain release is encoded as
-/// the command `native`, if the masters have such a command. Uses the space after the contents of
-/// `scratch`, and leaves the contents unchanged.
-pub(super) fn encoded(
-    command: &Command,
-    native: Option<NativeRelease>,
-    scratch: &mut Vec<u8>,
-) -> Encoded {
+/// Encodes a command for masters that have the script of the command. Uses the space after the
+/// contents of `scratch`, and leaves the contents unchanged.
+pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
     let start = scratch.len();
-    let script = match (native.zip(command.plain_release()), command.tries) {
-        (Some((native, (key, token))), _) => {
-            encode_native(native, key, token.bytes(&mut None), scratch);
-            None
-        }
-        (None, None) => encode_command(command, ScriptAs::Hash, scratch),
+    let script = match command.tries {
+        None => encode_command(command, ScriptAs::Hash, scratch),
         // The text of a script that tries rights is sent each time, which is seldom.
-        (None, Some(_)) => encode_command(command, ScriptAs::Text, scratch).and(None),
+        Some(_) => encode_command(command, ScriptAs::Text, scratch).and(None),
     };
     let bytes = SmallVec::from_slice(&scratch[start..]);
     scratch.truncate(start);
-    Encoded {
-        native,
-        script,
-        bytes,
-    }
+    Encoded { script, bytes }
 }
 
 /// Appends a native release.
-fn encode_native(native: NativeRelease, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
+pub(super) fn encode_native(native: NativeRelease, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
     let [first, then]: [&[u8]; 2] = match native {
         NativeRelease::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],
         NativeRelease::Delifeq => [b"*3\r\n$7\r\nDELIFEQ\r\n", b""],
@@ -144,7 +131,7 @@ mod tests {
                 let lock_id = lock_id(Kind::Mutex, &"n".repeat(length));
                 let command = command_for(&lock_id, verb, holding(Kind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
-                let encoded = encoded(&command, None, &mut out);
+                let encoded = encoded(&command, &mut out);
                 assert_eq!(out, b"before ");
                 encode_command(&command, ScriptAs::Hash, &mut out);
                 assert_eq!(&out[7..], &*encoded.bytes, "{verb:?} {length}");
@@ -162,7 +149,7 @@ mod tests {
             };
             acquire.tries = Some(rights);
             let mut bytes = Vec::new();
-            let encoded = encoded(&acquire, None, &mut bytes);
+            let encoded = encoded(&acquire, &mut bytes);
             assert!(encoded.script.is_none(), "{rights:?}");
             acquire.tries = None;
             acquire.watch = kind == Kind::Mutex; // otherwise it may be a SET

@@ -12,12 +12,16 @@ use std::{borrow::Cow, io};
 use crate::core::protocol::command::Reply;
 
 /// Reads the reply to a lock command.
+#[inline]
 pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
     match frame {
-        b"+OK\r\n" => return Reply::Ok, // the usual replies
-        b":1\r\n" => return Reply::Int(1),
-        _ => {}
+        b"+OK\r\n" => Reply::Ok, // the usual replies
+        b":1\r\n" => Reply::Int(1),
+        _ => other_reply(frame),
     }
+}
+
+fn other_reply(frame: &[u8]) -> Reply<'_> {
     let Some((kind, line)) = frame
         .strip_suffix(b"\r\n")
         .and_then(|line| line.split_first())
@@ -91,17 +95,19 @@ pub(crate) struct FrameScan {
 impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
     /// next call gets the same bytes, followed by the bytes that came since.
+    #[inline]
     pub(crate) fn length(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        // The usual replies to lock commands are recognized at once.
-        if self.at == 0 {
-            match bytes {
-                [b':', _, b'\r', b'\n', ..] => return Ok(Some(4)),
-                [b'+', b'O', b'K', b'\r', b'\n', ..] | [b'$', b'-', b'1', b'\r', b'\n', ..] => {
-                    return Ok(Some(5));
-                }
-                _ => {}
+        match bytes {
+            // The usual replies to lock commands are recognized at once.
+            [b':', _, b'\r', b'\n', ..] => Ok(Some(4)),
+            [b'+', b'O', b'K', b'\r', b'\n', ..] | [b'$', b'-', b'1', b'\r', b'\n', ..] => {
+                Ok(Some(5))
             }
+            _ => self.length_of_other(bytes),
         }
+    }
+
+    fn length_of_other(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         while self.at == 0 || self.values > 0 {
             let Some((kind, line, next)) = self.take_line(bytes) else {
                 return Ok(None);

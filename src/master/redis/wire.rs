@@ -1,9 +1,9 @@
 //! A connection to a server, as a stream of bytes.
 //!
 //! Votes do not go through the `MultiplexedConnection` of the `redis` crate. So a command is
-//! encoded once for all masters, and nothing is allocated for each command and master. The task
-//! that reads a reply counts the vote. Requests leave in the order in which they were posted, and
-//! releases rely on that order.
+//! encoded once for nearly all masters, and nothing is allocated for each command and master. The
+//! task that reads a reply counts the vote. Requests leave in the order in which they were posted,
+//! and releases rely on that order.
 //!
 //! The ends of replies are found in the input buffer. [`resp`](super::resp) reads the kinds of
 //! reply that lock commands get. The `redis` crate reads URLs and all other replies.
