@@ -216,16 +216,16 @@ fn send_again(
     /// While this many bytes wait to be written, no command is sent again, because the text of its
     /// script is long.
     const MOST: usize = 1024 * 1024;
-    // A server may lack a script whose text was sent: it has restarted behind a proxy, someone has
-    // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is
-    // sent again with the text, and the server then knows the script.
-    let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     let native = native.filter(|_| oldest_is_plain_release(session));
     let must_use_script = native.is_some() && is_denial(reply);
     *is_native_refused |= must_use_script;
     if native.is_some_and(|native| !*is_native_refused && !native.has(reply)) {
         *reply = Reply::Other;
     }
+    // A server may lack a script whose text was sent: it has restarted behind a proxy, someone has
+    // run SCRIPT FLUSH, or the server has refused the command that brought the text. The command is
+    // sent again with the text, and the server then knows the script.
+    let is_unknown = matches!(reply, Reply::Error(error) if error.starts_with("NOSCRIPT"));
     if (is_unknown || must_use_script)
         && out.len() < MOST
         && let Some(request) = session.resend(now)
