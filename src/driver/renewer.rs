@@ -59,7 +59,7 @@ struct Batch {
 async fn next_due(machine: &Shared) -> Option<LeaseTick> {
     loop {
         let (is_closed, due) =
-            machine.lock(|machine| (machine.is_abandoned, machine.renewals.next_due()));
+            machine.with(|it, now| (it.is_abandoned, it.renewals.next_due(now.lease)));
         if is_closed || due.is_some() {
             return due.filter(|_| !is_closed);
         }

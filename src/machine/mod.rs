@@ -11,7 +11,7 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 
 use self::{
-    claim::{Claim, Terms, extend, heal::Heal, step::Step},
+    claim::{Claim, Terms, extend::Consequence, heal::Heal, step::Step},
     out::{Effect, Event, HoldSpan, What},
     renewals::Renewals,
     request::{Post, Request},
@@ -251,16 +251,8 @@ impl Machine {
         id
     }
 
-    /// Counts the vote of `master`, which was read at `at`, and carries out what follows. `now`
-    /// reads the clock.
-    pub(crate) fn count(
-        &mut self,
-        to: VotesTo,
-        master: usize,
-        vote: SlotVote,
-        at: Tick,
-        now: &impl Fn() -> Now,
-    ) {
+    /// Counts the vote of `master`, which was read at `at`, and carries out what follows.
+    pub(crate) fn count(&mut self, to: VotesTo, master: usize, vote: SlotVote, at: Tick, now: Now) {
         if IS_ON {
             let outcome = outcome_word(vote.vote());
             self.out.push(Effect::Voted(master, outcome));
@@ -273,7 +265,7 @@ impl Machine {
             let (is_done, may_be_done) = (vote.vote().is_grant(), vote.vote().may_have_slot());
             live.round.note_heal(master, vote.into_vote());
             if !is_done && self.claims.contains_key(heal.claim) {
-                self.step(heal.claim, now(), |claim, step| {
+                self.step(heal.claim, now, |claim, step| {
                     claim.heal_refused(step, heal, round, master, may_be_done);
                 });
             }
@@ -303,20 +295,22 @@ impl Machine {
         master: usize,
         before: Outcome,
         is_answer: bool,
-        now: &impl Fn() -> Now,
+        now: Now,
     ) {
         let live = self.rounds.live(round);
         let outcome = live.round.outcome();
         match live.role {
             Role::Extension(claim, _) => {
                 // Other failures than the deciding one have no consequences.
-                let effect = extend::Effect::of_vote(&live.round, before, master)
-                    .filter(|effect| is_answer || *effect == extend::Effect::Failed);
+                let consequence = Consequence::of_vote(&live.round, before, master)
+                    .filter(|this| is_answer || *this == Consequence::Failed);
                 let decided = live.renewal_decided(before);
-                if let Some(effect) = effect
+                if let Some(consequence) = consequence
                     && self.claims.contains_key(claim)
                 {
-                    self.step(claim, now(), |claim, step| claim.apply(step, round, effect));
+                    self.step(claim, now, |claim, step| {
+                        claim.apply(step, round, consequence);
+                    });
                 }
                 self.out.extend(decided);
             }
@@ -334,7 +328,7 @@ impl Machine {
                     && self.claims.contains_key(claim) =>
             {
                 let lack = MasterSet::only(master);
-                self.step(claim, now(), |claim, step| claim.align(step, round, lack));
+                self.step(claim, now, |claim, step| claim.align(step, round, lack));
             }
             Role::Inspection(_) | Role::Leave { .. } | Role::Question | Role::Slots(_) => {}
         }
@@ -389,16 +383,15 @@ impl Machine {
         done
     }
 
-    /// Takes the reply to the oldest command of a master, which was read at `at`. `now` reads the
-    /// clock. Fails if no command is unanswered, if `reply` cannot be a reply to the oldest one, or
-    /// if `reply` says that the master has become a replica.
+    /// Takes the reply to the oldest command of a master. Fails if no command is unanswered, if
+    /// `reply` cannot be a reply to the oldest one, or if `reply` says that the master has become a
+    /// replica.
     #[inline]
     pub(crate) fn reply(
         &mut self,
         master: usize,
         reply: &Reply<'_>,
-        at: Tick,
-        now: &impl Fn() -> Now,
+        now: Now,
         random: &impl Fn() -> u64,
     ) -> Result<(), Arc<str>> {
         if let Reply::Text(text) = reply
@@ -407,7 +400,7 @@ impl Machine {
         {
             live.take_text(master, text);
         }
-        let session = &mut self.sessions[master];
+        let (session, at) = (&mut self.sessions[master], now.monotonic);
         let Sent { item, is_owed, .. } = session.take_oldest(at)?;
         let request = match item {
             Item::Request(request) => request,
@@ -432,16 +425,19 @@ impl Machine {
         Ok(())
     }
 
-    /// Posts the commands of the last inputs, and counts the votes that sessions have cast. `now`
-    /// reads the clock.
-    #[inline]
-    pub(crate) fn settle(&mut self, now: &impl Fn() -> Now) {
-        while !self.posts.is_empty() || !self.served.is_empty() {
+    /// Returns whether no command is to be posted, and no vote to be counted.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.posts.is_empty() && self.served.is_empty()
+    }
+
+    /// Posts the commands of the last inputs, and counts the votes that sessions have cast.
+    pub(crate) fn settle(&mut self, now: Now) {
+        while !self.is_settled() {
             self.settle_once(now);
         }
     }
 
-    fn settle_once(&mut self, now: &impl Fn() -> Now) {
+    fn settle_once(&mut self, now: Now) {
         let mut posts = mem::take(&mut self.posts);
         for post in posts.drain(..) {
             self.post(post, now);
@@ -454,7 +450,7 @@ impl Machine {
                 self.count(votes_to, master, vote, at, now);
             }
             if !self.sessions[master].given_up.is_empty() {
-                self.serve(master, now().monotonic, Session::owe_given_up);
+                self.serve(master, now.monotonic, Session::owe_given_up);
             }
             for request in mem::take(&mut self.sessions[master].ended) {
                 self.end_request(request);
@@ -462,7 +458,7 @@ impl Machine {
         }
     }
 
-    fn post(&mut self, Post { to, request }: Post, now: &impl Fn() -> Now) {
+    fn post(&mut self, Post { to, request }: Post, now: Now) {
         for master in 0..self.sessions.len() {
             if !to.contains(master) || self.sessions[master].take_post(&request) {
                 continue;

@@ -27,7 +27,11 @@ impl Renewals {
         }
         to.is_some_and(|due| {
             self.timers.insert((due, claim));
-            self.sleeps_until.is_none_or(|until| due < until)
+            let is_earlier = self.sleeps_until.is_none_or(|until| due < until);
+            if is_earlier {
+                self.sleeps_until = Some(due);
+            }
+            is_earlier
         })
     }
 
@@ -37,9 +41,12 @@ impl Renewals {
         self.timers.len() >= MANY
     }
 
-    /// Returns when the next claim is due. The renewer then sleeps until that time.
-    pub(crate) fn next_due(&mut self) -> Option<LeaseTick> {
-        self.sleeps_until = self.timers.first().map(|(due, _)| *due);
+    /// Returns when the next claim is due. The renewer then sleeps until that time. If the claim
+    /// that woke the renewer is gone, the renewer sleeps nevertheless: a program that holds its locks
+    /// only briefly would otherwise wake it each time.
+    pub(crate) fn next_due(&mut self, now: LeaseTick) -> Option<LeaseTick> {
+        let next = self.timers.first().map(|(due, _)| *due);
+        self.sleeps_until = next.or_else(|| self.sleeps_until.filter(|until| *until > now));
         self.sleeps_until
     }
 
@@ -69,14 +76,19 @@ mod tests {
         let mut renewals = Renewals::default();
         let at = |seconds| Some(LeaseTick::some() + Duration::from_secs(seconds));
         let [first, second, third] = [(); 3].map(|()| claims.insert(()));
-        assert_eq!(renewals.next_due(), None);
+        let now = LeaseTick::some();
+        assert_eq!(renewals.next_due(now), None);
         assert!(renewals.set(first, None, at(10)));
-        assert_eq!(renewals.next_due(), at(10));
-        assert!(!renewals.set(first, at(10), at(11)));
+        assert!(!renewals.set(first, at(10), None));
+        assert_eq!(renewals.next_due(now), at(10), "the claim is gone");
+        assert!(!renewals.set(first, None, at(11)));
         assert!(renewals.set(second, None, at(9)));
-        assert_eq!(renewals.next_due(), at(9));
+        assert_eq!(renewals.next_due(now), at(9));
         assert!(!renewals.set(third, None, at(9)));
         let due = [(); 3].map(|()| renewals.pop_due(LeaseTick::some() + Duration::from_secs(9)));
         assert_eq!(due, [Some(second), Some(third), None]);
+        assert_eq!(renewals.next_due(now + Duration::from_secs(9)), at(11));
+        assert!(!renewals.set(first, at(11), None));
+        assert_eq!(renewals.next_due(now + Duration::from_secs(11)), None);
     }
 }

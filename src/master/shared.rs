@@ -120,7 +120,9 @@ impl Turn<'_> {
     /// Settles the machine, and then does what the machine says. Meanwhile, the machine is unlocked.
     pub(crate) fn settle(&mut self) {
         let shared = self.shared;
-        self.machine.settle(&now);
+        if !self.machine.is_settled() {
+            self.machine.settle(now());
+        }
         if self.machine.out.is_empty() {
             return;
         }

@@ -270,8 +270,8 @@ impl Run {
             "client {client} reads from master {master} {}",
             shown(&bytes)
         );
-        let read = machine.reply(master, &reply(&bytes), at, &|| now, &|| random);
-        machine.settle(&|| now);
+        let read = machine.reply(master, &reply(&bytes), now, &|| random);
+        machine.settle(now);
         self.print(|| text);
         if read.is_err() {
             self.cut(client, master);
@@ -301,7 +301,7 @@ impl Run {
             true => session.interrupt(cx, &why),
             false => session.disconnect(cx, &why),
         });
-        machine.settle(&|| now);
+        machine.settle(now);
         self.print(|| text);
     }
 
@@ -331,7 +331,7 @@ impl Run {
             if let Some((_, round)) = renewed {
                 machine.drop_round(round);
             }
-            machine.settle(&|| now);
+            machine.settle(now);
         }
         for master in 0..self.servers.len() {
             let Client { machine, links, .. } = &mut self.clients[client];
@@ -339,7 +339,7 @@ impl Run {
             let at = now.monotonic;
             if link.connection.is_none() {
                 machine.serve(master, at, |session, cx| session.expire_unconnected(cx));
-                machine.settle(&|| now);
+                machine.settle(now);
                 self.dial(client, master);
                 continue;
             }
@@ -354,7 +354,7 @@ impl Run {
                 };
                 until.is_some_and(|until| session.expire(cx, until))
             });
-            machine.settle(&|| now);
+            machine.settle(now);
             if is_over {
                 self.cut(client, master);
             }
@@ -380,7 +380,7 @@ impl Run {
             true => session.disconnect(cx, &"refused".into()),
             false => session.connect(cx, Duration::from_micros(100), loss, false),
         });
-        machine.settle(&|| now);
+        machine.settle(now);
     }
 
     /// A call of a client does something.
@@ -391,7 +391,7 @@ impl Run {
             Some(call) if self.clients[client].calls[call].is_won => self.use_lock(client, call),
             Some(call) => self.look(client, call),
         }
-        self.clients[client].machine.settle(&|| now(self.now));
+        self.clients[client].machine.settle(now(self.now));
     }
 
     fn begin(&mut self, client: usize) {
@@ -527,7 +527,7 @@ impl Run {
         let text = format!("client {client} leaves {id:?}");
         let leave = |claim: &mut Claim, step: &mut Step<'_>| claim.leave(step, access, false);
         let (round, _) = machine.step(id, now, leave);
-        machine.settle(&|| now);
+        machine.settle(now);
         machine.drop_round(round);
         machine.drop_claim(id);
         if is_last {

@@ -162,18 +162,18 @@ impl Claim {
         &mut self,
         step: &mut Step<'_>,
         round: RoundId,
-        effect: Effect,
+        consequence: Consequence,
     ) {
         let live = step.rounds.live(round);
         let Role::Extension(_, Extension { ttl, .. }) = live.role else {
             return;
         };
         let start = live.round.start();
-        match effect {
-            Effect::Disowned => self.disowned(step, start),
-            Effect::Failed => self.failed(step, start, round),
-            Effect::Heal(gone) => self.heal(step, round, gone, Heal::new(step, ttl)),
-            Effect::Renewed(gone) => {
+        match consequence {
+            Consequence::Disowned => self.disowned(step, start),
+            Consequence::Failed => self.failed(step, start, round),
+            Consequence::Heal(gone) => self.heal(step, round, gone, Heal::new(step, ttl)),
+            Consequence::Renewed(gone) => {
                 self.confirmed(step, start, ttl);
                 self.heal(step, round, gone, Heal::new(step, ttl));
             }
@@ -242,7 +242,7 @@ impl Claim {
 
 /// A consequence of a vote on an extension: see [`Claim::apply`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum Consequence {
     /// A majority of at least one set says that the caller does not hold the lock.
     Disowned,
     /// This vote has decided that there is no majority in time.
@@ -255,7 +255,7 @@ pub(crate) enum Effect {
     Renewed(MasterSet),
 }
 
-impl Effect {
+impl Consequence {
     /// Returns the consequence of the vote of `master`, if it has one. The vote has just been
     /// counted in `round`. `before` is the outcome that the round had before the vote.
     pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
@@ -279,7 +279,7 @@ mod tests {
 
     /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
     /// is held by another, and `f` is failed.
-    fn effects(letters: &str) -> Vec<Option<Effect>> {
+    fn effects(letters: &str) -> Vec<Option<Consequence>> {
         let start = LeaseTick::some();
         let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
         let votes = letters.chars().enumerate();
@@ -292,17 +292,17 @@ mod tests {
                 _ => Vote::Fail(Failure::timed_out(Duration::ZERO)),
             };
             round.count_vote(master, vote, start);
-            Effect::of_vote(&round, before, master)
+            Consequence::of_vote(&round, before, master)
         };
         votes.map(effect).collect()
     }
 
     #[test]
     fn effect_table() {
-        let (disowned, failed) = (Some(Effect::Disowned), Some(Effect::Failed));
+        let (disowned, failed) = (Some(Consequence::Disowned), Some(Consequence::Failed));
         let only = MasterSet::only;
-        let heal = |gone| Some(Effect::Heal(gone));
-        let renewed = |gone| Some(Effect::Renewed(gone));
+        let heal = |gone| Some(Consequence::Heal(gone));
+        let renewed = |gone| Some(Consequence::Renewed(gone));
         for (letters, expected) in [
             ("gg", vec![None, renewed(MasterSet::NONE)]),
             ("ngg", vec![None, None, renewed(only(0))]),

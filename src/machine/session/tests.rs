@@ -691,7 +691,7 @@ impl Rig {
         let cast = self.machine.sessions[0].cast.iter();
         let cast = cast.map(|cast| (cast.votes_to.round, cast.vote.vote().clone()));
         self.cast.extend(cast);
-        self.machine.settle(&now);
+        self.machine.settle(now());
         assert!(self.machine.sessions[0].cast.is_empty());
     }
 
@@ -728,7 +728,7 @@ impl Rig {
     }
 
     fn reply(&mut self, reply: &Reply<'_>) -> Result<(), Arc<str>> {
-        let done = (self.machine).reply(0, reply, monotonic(), &now, &random_u64);
+        let done = (self.machine).reply(0, reply, now(), &random_u64);
         self.settle();
         done
     }

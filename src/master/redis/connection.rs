@@ -28,6 +28,7 @@ use crate::{
         vote::server_error::ServerError,
     },
     machine::{
+        Now,
         request::Request,
         session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
@@ -110,29 +111,30 @@ impl RedisConnection {
         let read_at = Cell::new(None);
         // The machine stays locked until many replies are handed over.
         let on_read = || {
-            let now = clock::monotonic();
-            read_at.set(Some(now));
-            self.last_heard.iter().for_each(|last| last.hear(now));
-            (now, machine.turn())
+            let (turn, now) = (machine.turn(), shared::now());
+            read_at.set(Some(now.monotonic));
+            (self.last_heard.iter()).for_each(|last| last.hear(now.monotonic));
+            (now, turn)
         };
         let mut count = 0_usize;
-        let on_frame = |frame: &[u8], (now, turn): &mut (Tick, Turn<'_>), out: &mut Vec<u8>| {
+        let on_frame = |frame: &[u8], (now, turn): &mut (Now, Turn<'_>), out: &mut Vec<u8>| {
             count += 1;
             if count.is_multiple_of(MOST_IN_TURN) {
                 turn.settle();
+                *now = shared::now();
             }
-            let (now, machine) = (*now, &mut **turn);
+            let (at, machine) = (now.monotonic, &mut **turn);
             let handled = if is_push(frame) {
-                machine.serve(master, now, |session, cx| on_push(frame, session, cx))
+                machine.serve(master, at, |session, cx| on_push(frame, session, cx))
             } else {
                 let mut reply = reply(frame);
                 // The usual replies have the same meaning for a native release and for a script.
                 let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
                 let native = (self.native, &mut self.is_native_refused);
                 let session = &mut machine.sessions[master];
-                match !is_usual && send_again(&mut reply, session, native, now, out) {
+                match !is_usual && send_again(&mut reply, session, native, at, out) {
                     true => Ok(()),
-                    false => machine.reply(master, &reply, now, &shared::now, &clock::random_u64),
+                    false => machine.reply(master, &reply, *now, &clock::random_u64),
                 }
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
