@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    histories::Histories, live_round::LiveRound, masters::supervise, renewer::renew,
-    rights::KnownRights, time::Timers, timestamps::Timestamps, waiter::Waiter,
+    histories::Histories, masters::supervise, renewer::renew, rights::KnownRights,
+    round_handle::RoundHandle, time::Timers, timestamps::Timestamps, waiter::Waiter,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -161,9 +161,9 @@ impl Context {
 
     /// Asks all masters a question. If there is a `limit`, a majority that answers after that time is
     /// too late.
-    pub(crate) fn ask(&self, question: Command, limit: Option<Duration>) -> LiveRound {
+    pub(crate) fn ask(&self, question: Command, limit: Option<Duration>) -> RoundHandle {
         let round = (self.machine).with(|machine, now| machine.ask(question, limit, now));
-        LiveRound::new(&self.machine, round)
+        RoundHandle::new(&self.machine, round)
     }
 
     /// Returns the state of each master. After a fork, the states are those of a closed coordinator.

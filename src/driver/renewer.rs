@@ -7,7 +7,7 @@ use futures::future::select;
 use crate::{
     clock,
     core::time::tick::LeaseTick,
-    driver::{live_round::LiveRound, time},
+    driver::{round_handle::RoundHandle, time},
     master::Shared,
     panics::shielded,
 };
@@ -50,7 +50,7 @@ pub(crate) async fn renew(machine: Arc<Shared>) {
 
 /// Renewals that were posted together.
 struct Batch {
-    last: LiveRound,
+    last: RoundHandle,
     renewals: usize,
 }
 
@@ -77,7 +77,7 @@ fn renew_some(shared: &Arc<Shared>) -> Option<Batch> {
             break;
         };
         if let Some((claim, round)) = posted {
-            let last = LiveRound::new(shared, round);
+            let last = RoundHandle::new(shared, round);
             shielded(|| last.open_span(claim)); // subscribers are code of the program
             batch = Some(Batch { last, renewals });
         }

@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::Arc, task::Context};
 use crate::{
     clock,
     core::{protocol::identity::Ticket, time::tick::LeaseTick, vote::MasterSet},
-    driver::{live_round::LiveRound, time::Timers},
+    driver::{round_handle::RoundHandle, time::Timers},
     machine::waiters::{Heard, Topic, WaiterId, Waiters},
     master::Shared,
 };
@@ -88,7 +88,7 @@ impl<'a> Waiter<'a> {
     pub(super) async fn wait_until(
         &self,
         end: LeaseTick,
-        answers: Option<&LiveRound>,
+        answers: Option<&RoundHandle>,
         is_done: impl Fn(Heard) -> bool,
     ) {
         let check = |heard: Heard| {
@@ -106,7 +106,7 @@ impl<'a> Waiter<'a> {
     /// have ended.
     pub(super) async fn wait<T>(
         &self,
-        answers: Option<&LiveRound>,
+        answers: Option<&RoundHandle>,
         check: impl Fn(Heard) -> ControlFlow<T, LeaseTick>,
     ) -> Option<T> {
         let poll = |cx: &Context<'_>| {

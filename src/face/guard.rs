@@ -16,7 +16,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{Slot, votes::Votes},
     },
-    driver::claim::{Claim, level::Level},
+    driver::claim::{ClaimHandle, level::Level},
     meter::Counted,
 };
 
@@ -360,7 +360,7 @@ impl Guard {
     fn post<'a, T: 'a>(
         &'a self,
         post: impl Fn(&'a Level) -> T,
-    ) -> impl Iterator<Item = (&'a Claim, T)> {
+    ) -> impl Iterator<Item = (&'a ClaimHandle, T)> {
         let post = |level: &'a Level| (&level.claim, post(level));
         let others: Vec<_> = self.others.iter().rev().map(&post).collect();
         iter::once(post(&self.first)).chain(others)
@@ -372,7 +372,7 @@ impl Guard {
 
     /// Returns the claim whose lease ends first, or has ended first. The guard is valid as long as
     /// this claim is valid.
-    fn weakest(&self) -> &Claim {
+    fn weakest(&self) -> &ClaimHandle {
         if self.others.is_empty() {
             return &self.first.claim;
         }
@@ -382,7 +382,7 @@ impl Guard {
     }
 }
 
-fn lost_error(claim: &Claim, reason: LostReason) -> LostError {
+fn lost_error(claim: &ClaimHandle, reason: LostReason) -> LostError {
     LostError {
         name: claim.name().clone(),
         reason,

@@ -15,7 +15,11 @@ use crate::core::{
 
 #[derive(Debug, Default)]
 pub(crate) struct Rounds {
-    rounds: SlotMap<RoundId, LiveRound>,
+    /// Boxes, because the map grows in steps of two.
+    rounds: SlotMap<RoundId, Box<LiveRound>>,
+    /// Boxes to use again.
+    #[expect(clippy::vec_box, reason = "the map takes boxes")]
+    spare: Vec<Box<LiveRound>>,
     /// The number of last commands of claims that are not over, and the latest expiry of the keys
     /// that they delete.
     pending: (usize, Option<Tick>),
@@ -90,19 +94,29 @@ impl RoundEvent {
 
 /// Rounds are kept until each reference was dropped.
 impl Rounds {
+    const MOST_SPARE: usize = 128;
+
     /// Opens a round with one reference.
     #[inline]
     pub(super) fn open(&mut self, round: Round, role: Role) -> RoundId {
-        self.rounds.insert(LiveRound {
+        let live = LiveRound {
             round,
             role,
             refs: 1,
             waiting: SmallVec::new(),
-        })
+        };
+        let live = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = live;
+                spare
+            }
+            None => Box::new(live),
+        };
+        self.rounds.insert(live)
     }
 
     pub(crate) fn get_mut(&mut self, id: RoundId) -> Option<&mut LiveRound> {
-        self.rounds.get_mut(id)
+        self.rounds.get_mut(id).map(AsMut::as_mut)
     }
 
     pub(crate) fn of(&self, id: RoundId) -> &Round {
@@ -139,13 +153,16 @@ impl Rounds {
             _ => None,
         };
         let is_plain = live.is_plain();
-        if let Some(mut live) = self.rounds.remove(id)
-            && !is_plain
-        {
+        let mut live = self.rounds.remove(id)?;
+        if is_plain {
+            if self.spare.len() < Self::MOST_SPARE {
+                self.spare.push(live);
+            }
+        } else {
             for (_, waker) in live.waiting.drain(..) {
                 out.push(Effect::Drop(Box::new(waker))); // each drop may panic
             }
-            out.push(Effect::Drop(Box::new(live)));
+            out.push(Effect::Drop(live));
         }
         claim
     }
@@ -170,8 +187,8 @@ impl Rounds {
     /// Notes that a request whose votes went to this round is over. Returns whether it was the only
     /// pending one.
     pub(super) fn end_request(&mut self, id: RoundId) -> bool {
-        let is_last = |live: &LiveRound| matches!(live.role, Role::Leave { .. });
-        if !self.rounds.get(id).is_some_and(is_last) {
+        let live = self.rounds.get(id);
+        if !live.is_some_and(|live| matches!(live.role, Role::Leave { .. })) {
             return false;
         }
         self.pending.0 -= 1;

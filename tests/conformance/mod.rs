@@ -43,7 +43,7 @@ use crate::{
         vote::{Failure, Refusal, Verb, Vote, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
     },
-    driver::live_round::LiveRound,
+    driver::round_handle::RoundHandle,
     machine::{Machine, fixture::session_config},
     master::{DistinctServers, HealthBoard, MasterConfig, MasterSpec, Shared},
     observe::observer::LockObserver,
@@ -440,7 +440,7 @@ struct Subject {
 /// A command that was posted.
 struct Asked {
     at: tokio::time::Instant,
-    round: LiveRound,
+    round: RoundHandle,
 }
 
 /// The time of a vote, the vote, and the text of the reply to an inspection.
@@ -638,7 +638,7 @@ impl Subject {
     fn post(&self, command: Command, owed: Option<Duration>) -> Asked {
         let at = now();
         let round = (self.machine).with(|machine, now| machine.ask_any(command, owed, now));
-        let round = LiveRound::new(&self.machine, round);
+        let round = RoundHandle::new(&self.machine, round);
         Asked { at, round }
     }
 }

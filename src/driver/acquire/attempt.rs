@@ -14,7 +14,7 @@ use crate::{
         },
         vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
-    driver::claim::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock},
+    driver::claim::{ClaimHandle, ask::LockRequest, level::Level, owned_lock::OwnedLock},
 };
 
 /// The result of an attempt.
@@ -62,7 +62,7 @@ pub(super) async fn attempt(
     let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);
-    let claim = Claim::begin(request, identity, agreed, None);
+    let claim = ClaimHandle::begin(request, identity, agreed, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
     let decided = decide(request, level, agreed, watch).await;
     if let Attempted::Won(level) = &decided {
@@ -76,7 +76,7 @@ pub(super) async fn attempt(
 pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Level {
     let client = request.context.config.client_name.as_ref();
     let identity = Identity::Token(Token::new(clock::random(), client));
-    let claim = Claim::begin(request, identity, agreed, None);
+    let claim = ClaimHandle::begin(request, identity, agreed, None);
     Level::new(claim, request.access, None)
 }
 

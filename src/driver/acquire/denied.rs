@@ -9,7 +9,7 @@ use crate::{
         vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
         wait::{pauses::Met, reach::Reach},
     },
-    driver::{claim::ask::LockRequest, live_round::LiveRound},
+    driver::{claim::ask::LockRequest, round_handle::RoundHandle},
 };
 
 /// An attempt that did not end in a lock.
@@ -18,21 +18,21 @@ use crate::{
 pub(crate) struct Denied {
     pub(super) obstacle: Obstacle,
     /// The round that was not won. `None` if nothing was sent.
-    pub(super) round: Option<LiveRound>,
+    pub(super) round: Option<RoundHandle>,
     /// The round after which masters tell the waiter about the next change of the lock.
-    pub(super) watching: Option<LiveRound>,
+    pub(super) watching: Option<RoundHandle>,
 }
 
 impl Denied {
     /// Returns why `round`, an acquisition, did not end in a lock. The masters say that the lock
     /// will be free in `free_in`.
-    pub(super) fn by(round: LiveRound, outcome: Outcome, free_in: Option<Duration>) -> Self {
+    pub(super) fn by(round: RoundHandle, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
         let obstacle = round.read(|round| Obstacle::of(round, outcome, free_in, elapsed));
         Self::new(obstacle, Some(round))
     }
 
-    pub(super) fn new(obstacle: Obstacle, round: Option<LiveRound>) -> Self {
+    pub(super) fn new(obstacle: Obstacle, round: Option<RoundHandle>) -> Self {
         Self {
             obstacle,
             round,

@@ -11,7 +11,7 @@ use crate::{
         vote::{MasterSet, Vote, round::Round},
         wait::history::History,
     },
-    driver::{context::Context, live_round::LiveRound, waiter::Waiter},
+    driver::{context::Context, round_handle::RoundHandle, waiter::Waiter},
     machine::waiters::Heard,
 };
 
@@ -111,7 +111,7 @@ impl<'a> LocalWaiter<'a> {
     /// back.
     pub(super) async fn wait_for_news(
         &self,
-        answers: Option<&LiveRound>,
+        answers: Option<&RoundHandle>,
         wanted: MasterSet,
         end: LeaseTick,
     ) -> Option<MasterSet> {

@@ -22,13 +22,13 @@ use crate::{
     },
     driver::{
         claim::{
-            Claim,
+            ClaimHandle,
             ask::LockRequest,
             level::Level,
             owned_lock::{LockOwner, OwnedLock},
         },
         context::Context,
-        live_round::LiveRound,
+        round_handle::RoundHandle,
         waiter::Waiter,
     },
     machine::claim::ask::NextRound,
@@ -149,7 +149,7 @@ impl<'a> QueuedWait<'a> {
         let joins = !is_last && self.history(|history| history.was_queued);
         let waiter = joins.then(|| self.join());
         let queue = joins.then_some(self.policy.options);
-        let claim = Claim::begin(self.request, self.identity(), None, queue);
+        let claim = ClaimHandle::begin(self.request, self.identity(), None, queue);
         Ok(QueuePosition {
             waiter,
             level: Level::new(claim, self.request.access, Some(self.owned.clone())),
@@ -311,7 +311,7 @@ impl<'a> QueuedWait<'a> {
     /// Notes a round that was not won. Returns an error if the wait ends with the round.
     async fn note_denied(
         &mut self,
-        round: &LiveRound,
+        round: &RoundHandle,
         outcome: Outcome,
         is_last: bool,
     ) -> Result<(), AcquireError> {
@@ -339,7 +339,7 @@ impl<'a> QueuedWait<'a> {
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
-    async fn yield_grants(&self, round: &LiveRound, position: &QueuePosition<'_>) {
+    async fn yield_grants(&self, round: &RoundHandle, position: &QueuePosition<'_>) {
         let (claim, timeout) = (&position.level.claim, self.policy.options.waiter_timeout);
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
@@ -354,7 +354,7 @@ impl<'a> QueuedWait<'a> {
     /// Waits until another round may win, or until a round is needed to keep the position in the
     /// queues. Does not wait if the waiter is not in the queues yet, because the next round joins
     /// them.
-    async fn wait(&mut self, round: &LiveRound, position: &mut QueuePosition<'_>) {
+    async fn wait(&mut self, round: &RoundHandle, position: &mut QueuePosition<'_>) {
         let Some(waiter) = &position.waiter else {
             return;
         };

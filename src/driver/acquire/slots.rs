@@ -15,9 +15,9 @@ use crate::{
         vote::{obstacle::Obstacle, round::Round},
     },
     driver::{
-        claim::{Claim, ask::LockRequest},
+        claim::{ClaimHandle, ask::LockRequest},
         context::Context,
-        live_round::LiveRound,
+        round_handle::RoundHandle,
     },
 };
 
@@ -38,7 +38,7 @@ pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Attempted,
 /// vote are considered. While the list of masters is being changed, takes the agreed master of the
 /// old list or of the new one, at random: other programs may hold permits on the masters of one list
 /// only.
-fn agreed(request: &LockRequest, last: &LiveRound) -> Option<usize> {
+fn agreed(request: &LockRequest, last: &RoundHandle) -> Option<usize> {
     let masters = &request.context.machine;
     let quorum = masters.quorum();
     let mut among = masters.able().and(last.read(Round::not_failed));
@@ -59,7 +59,7 @@ pub(super) struct SlotChoice {
     /// The agreed master, if it was asked to choose after a split vote, since the last wait.
     pub(super) chosen_by: Option<usize>,
     /// The round before the newest one, if the newest one keeps the grants of that earlier round.
-    kept: Option<LiveRound>,
+    kept: Option<RoundHandle>,
 }
 
 impl SlotChoice {
@@ -71,7 +71,7 @@ impl SlotChoice {
     pub(super) async fn await_choice(
         &mut self,
         context: &Context,
-        claim: &Claim,
+        claim: &ClaimHandle,
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {
@@ -90,7 +90,7 @@ impl SlotChoice {
     /// choose in the next round, but only once before the caller waits, because it may be wrong, and
     /// the votes may be split again. Returns whether the grants are kept for the next round, which
     /// then begins at once.
-    pub(super) fn note_denied(&mut self, request: &LockRequest, round: &LiveRound) -> bool {
+    pub(super) fn note_denied(&mut self, request: &LockRequest, round: &RoundHandle) -> bool {
         let has_slots = request.lock_id.kind().spec().has_slots;
         let is_split = has_slots && round.read(Round::is_split_over_slots);
         self.agreed = None;

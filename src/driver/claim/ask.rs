@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use futures::future::select;
 
-use super::{Claim, owned_lock::LockOwner};
+use super::{ClaimHandle, owned_lock::LockOwner};
 use crate::{
     clock,
     core::{
@@ -20,10 +20,10 @@ use crate::{
         },
         vote::{MasterSet, Refusal, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
-    driver::{context::Context, live_round::LiveRound},
+    driver::{context::Context, round_handle::RoundHandle},
     machine::{
         ClaimId,
-        claim::{Claim as Kept, Terms, ask::NextRound},
+        claim::{Claim, Terms, ask::NextRound},
     },
 };
 
@@ -64,7 +64,7 @@ impl LockRequest {
     }
 }
 
-impl Claim {
+impl ClaimHandle {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
     /// that one at first: see [`ask_agreed`](Self::ask_agreed). If there are options for the
     /// `queue`, also joins the queues of the masters.
@@ -257,7 +257,7 @@ impl Claim {
                 context.in_time(round.settled()).await;
             }
         }
-        let outcome = self.step(Kept::take_outcome);
+        let outcome = self.step(Claim::take_outcome);
         if outcome == Outcome::Won {
             context.observer().found_quorum();
             if context.rights.to_try(self.rights).is_some() {
@@ -274,7 +274,7 @@ impl Claim {
     ///
     /// An undialled master may take as long as the connect timeout to vote. If each of several
     /// clients waited for that vote with the grants of a minority, none would win.
-    async fn give_up_disputed(&self, round: &LiveRound, will_retry: bool) {
+    async fn give_up_disputed(&self, round: &RoundHandle, will_retry: bool) {
         const LEAST: Duration = Duration::from_millis(5);
         let is_over = |round: &Round, undialled| {
             let is_stuck = round.is_disputed() && (round.unanswered() - undialled).is_empty();

@@ -2,20 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Claim, ask::LockRequest, level::Level, owned_lock::OwnedLock};
+use super::{ClaimHandle, ask::LockRequest, level::Level, owned_lock::OwnedLock};
 use crate::{
     core::{
         error::{AcquireError, ExtendError},
         view::lock_state::{LockState, LostReason},
         vote::{Verb, quorum::Outcome, round::Round},
     },
-    driver::live_round::LiveRound,
+    driver::round_handle::RoundHandle,
 };
 
-impl Claim {
+impl ClaimHandle {
     /// Posts an extension, which takes effect even if no one waits for it. Returns `None` if there
     /// is nothing to wait for.
-    pub(crate) fn extend(&self, ttl: Duration) -> Result<Option<LiveRound>, ExtendError> {
+    pub(crate) fn extend(&self, ttl: Duration) -> Result<Option<RoundHandle>, ExtendError> {
         let ttl = self.context.config.ttl(ttl)?;
         if self.context.is_forked() {
             return Err(ExtendError::NoQuorum {
@@ -25,7 +25,7 @@ impl Claim {
             });
         }
         match self.step(|claim, step| claim.extend(step, ttl)) {
-            Some(round) => Ok(Some(LiveRound::new(&self.context.machine, round))),
+            Some(round) => Ok(Some(RoundHandle::new(&self.context.machine, round))),
             None => self.ensure_held().map(|()| None),
         }
     }
@@ -36,11 +36,11 @@ impl Claim {
         &self,
         owned: Arc<OwnedLock>,
         request: &LockRequest,
-    ) -> Result<Option<(Level, LiveRound)>, AcquireError> {
+    ) -> Result<Option<(Level, RoundHandle)>, AcquireError> {
         let LockRequest { access, ttl, .. } = *request;
         let posted = self.step(|claim, step| claim.reenter(step, ttl, access))?;
         Ok(posted.map(|round| {
-            let round = LiveRound::new(&self.context.machine, round);
+            let round = RoundHandle::new(&self.context.machine, round);
             let level = Level::new(self.shared(), access, Some(owned));
             (level, round)
         }))
@@ -55,7 +55,7 @@ impl Claim {
     }
 
     /// Waits for the outcome of an extension.
-    pub(crate) async fn confirm_extension(&self, round: &LiveRound) -> Result<(), ExtendError> {
+    pub(crate) async fn confirm_extension(&self, round: &RoundHandle) -> Result<(), ExtendError> {
         let name = || self.name().clone();
         let mut outcome = round.decided().await;
         if outcome == Outcome::NoMajority {

@@ -6,14 +6,14 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use super::{Claim, owned_lock::OwnedLock};
+use super::{ClaimHandle, owned_lock::OwnedLock};
 use crate::{
     core::{
         error::ReleaseError,
         kind::Access,
         vote::{Verb, quorum::Outcome, round::Round},
     },
-    driver::live_round::LiveRound,
+    driver::round_handle::RoundHandle,
 };
 
 /// One level of a claim, for one guard. Dropping this value removes the level. A future that is
@@ -22,18 +22,18 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
-    pub(crate) claim: Claim,
+    pub(crate) claim: ClaimHandle,
     /// Keeps alive the entry through which other tasks of the owner find the claim.
     _owned: Option<Arc<OwnedLock>>,
     /// The round of the command that removes the level. `None` after a fork.
-    release: OnceLock<Option<LiveRound>>,
+    release: OnceLock<Option<RoundHandle>>,
     /// `true` if other clients may share the lock with this level.
     is_shared: AtomicBool,
 }
 
 impl Level {
-    /// Creates the first level of a claim, or a level that [`Claim::reenter`] has counted.
-    pub(crate) fn new(claim: Claim, access: Access, owned: Option<Arc<OwnedLock>>) -> Self {
+    /// Creates the first level of a claim, or a level that [`ClaimHandle::reenter`] has counted.
+    pub(crate) fn new(claim: ClaimHandle, access: Access, owned: Option<Arc<OwnedLock>>) -> Self {
         Self {
             claim,
             _owned: owned,
@@ -45,7 +45,7 @@ impl Level {
     /// Removes the level, unless it was removed before. Returns the round of the command that
     /// removes the level, or `None` after a fork. With `watch`, the release of the last level also
     /// watches the key.
-    pub(crate) fn end(&self, watch: bool) -> Option<&LiveRound> {
+    pub(crate) fn end(&self, watch: bool) -> Option<&RoundHandle> {
         let leave = || self.claim.leave(self.access(), watch);
         self.release.get_or_init(leave).as_ref()
     }
@@ -73,11 +73,11 @@ impl Drop for Level {
     }
 }
 
-impl Claim {
+impl ClaimHandle {
     /// Removes one level. See [`leave`](crate::machine::claim::Claim::leave).
     ///
     /// After a fork, does nothing: the lock belongs to the parent.
-    fn leave(&self, access: Access, watch: bool) -> Option<LiveRound> {
+    fn leave(&self, access: Access, watch: bool) -> Option<RoundHandle> {
         let context = &self.context;
         if context.is_forked() {
             return None;
@@ -91,13 +91,13 @@ impl Claim {
             }
             round
         });
-        Some(LiveRound::new(&context.machine, round))
+        Some(RoundHandle::new(&context.machine, round))
     }
 
     /// Waits until a majority has confirmed `release`, which removes a level.
     pub(crate) async fn confirm_release(
         &self,
-        release: Option<&LiveRound>,
+        release: Option<&RoundHandle>,
     ) -> Result<(), ReleaseError> {
         let name = self.name().clone();
         let Some(release) = release else {

@@ -1,8 +1,8 @@
-//! Claims on locks, for those who hold them. The machine keeps them.
+//! Handles of claims on locks. The machine keeps the claims.
 
 use std::{future::poll_fn, ops::ControlFlow, sync::Arc, task::Context, time::Duration};
 
-use super::{context, live_round::LiveRound, waiter::Waiter};
+use super::{context, round_handle::RoundHandle, waiter::Waiter};
 use crate::{
     clock,
     core::{
@@ -14,7 +14,7 @@ use crate::{
     },
     machine::{
         ClaimId,
-        claim::{Claim as Kept, step::Step},
+        claim::{Claim, step::Step},
         waiters::Topic,
     },
     meter::Counted,
@@ -25,16 +25,16 @@ pub(crate) mod extension;
 pub(crate) mod level;
 pub(crate) mod owned_lock;
 
-/// A claim on a lock, from its first round to its release. Each level has a value of this type.
+/// A handle of a claim on a lock. Each level has one.
 #[derive(Debug)]
-pub(crate) struct Claim {
+pub(crate) struct ClaimHandle {
     context: Arc<context::Context>,
     lock_id: LockId,
     rights: Rights,
     id: ClaimId,
 }
 
-impl Claim {
+impl ClaimHandle {
     pub(crate) fn name(&self) -> &Arc<str> {
         self.lock_id.name()
     }
@@ -45,7 +45,7 @@ impl Claim {
 
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.read(Kept::depth)
+        self.read(Claim::depth)
     }
 
     /// Returns the number of rounds in which this claim has asked for the lock.
@@ -54,10 +54,10 @@ impl Claim {
     }
 
     /// Returns the newest round: the acquisition, or the last extension.
-    pub(crate) fn newest_round(&self) -> LiveRound {
+    pub(crate) fn newest_round(&self) -> RoundHandle {
         let machine = &self.context.machine;
         let round = machine.lock(|machine| machine.share_newest(self.id));
-        LiveRound::new(machine, round)
+        RoundHandle::new(machine, round)
     }
 
     /// Waits until the outcome of the newest round is certain.
@@ -114,7 +114,7 @@ impl Claim {
         if self.context.is_forked() {
             return LockState::Lost(LostReason::Ended);
         }
-        self.step(Kept::look)
+        self.step(Claim::look)
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
@@ -122,7 +122,7 @@ impl Claim {
         if self.context.is_forked() {
             return Duration::ZERO;
         }
-        self.step(Kept::remaining)
+        self.step(Claim::remaining)
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
@@ -131,7 +131,7 @@ impl Claim {
     pub(crate) fn hold(&self, request: &ask::LockRequest) {
         let observer = self.context.observer();
         // Only the first guard opens a span.
-        let is_first = !observer.shows_holds() || self.read(Kept::is_new);
+        let is_first = !observer.shows_holds() || self.read(Claim::is_new);
         let mut hold = is_first.then(|| {
             let won = || (self.fencing_token(), self.slot());
             observer.open_hold(&self.lock_id, won)
@@ -190,14 +190,14 @@ impl Claim {
     }
 
     /// Lets the claim in the machine take a step.
-    fn step<T>(&self, act: impl FnOnce(&mut Kept, &mut Step<'_>) -> T) -> T {
+    fn step<T>(&self, act: impl FnOnce(&mut Claim, &mut Step<'_>) -> T) -> T {
         let machine = &self.context.machine;
         machine.with(|machine, now| machine.step(self.id, now, act))
     }
 
     /// Returns what `look` returns. After a fork, the mutex may stay locked: then, returns the
     /// default.
-    fn read<T: Default>(&self, look: impl FnOnce(&Kept) -> T) -> T {
+    fn read<T: Default>(&self, look: impl FnOnce(&Claim) -> T) -> T {
         let machine = &self.context.machine;
         if self.context.is_forked() {
             let seen = machine.try_read(|machine| look(machine.claim(self.id)));
@@ -217,7 +217,7 @@ impl Claim {
     }
 }
 
-impl Drop for Claim {
+impl Drop for ClaimHandle {
     fn drop(&mut self) {
         if !self.context.is_forked() {
             self.context

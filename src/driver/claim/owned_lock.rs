@@ -15,7 +15,7 @@ use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::Claim;
+use super::ClaimHandle;
 use crate::{
     core::{
         protocol::{
@@ -130,9 +130,9 @@ impl OwnedLock {
 
     /// Returns the claim that the owner can reenter: the one that was won last, if a guard keeps it
     /// alive and the lock is not lost.
-    pub(crate) fn claim(&self, context: &Arc<Context>) -> Option<Claim> {
+    pub(crate) fn claim(&self, context: &Arc<Context>) -> Option<ClaimHandle> {
         let id = (*self.claim.lock())?;
-        Claim::held(context, &self.lock_id, id)
+        ClaimHandle::held(context, &self.lock_id, id)
     }
 
     /// Returns whether the owner has a claim that it can reenter.
@@ -141,7 +141,7 @@ impl OwnedLock {
     }
 
     /// Lets the other tasks of the owner reenter `claim`.
-    pub(crate) fn won(&self, claim: &Claim) {
+    pub(crate) fn won(&self, claim: &ClaimHandle) {
         *self.claim.lock() = Some(claim.id);
         shielded(|| self.is_won.notify_waiters());
     }

@@ -26,7 +26,7 @@ use crate::{
         vote::{MasterSet, Verb, lists::Roster, quorum::Quorum},
         wait::pauses::Backoff,
     },
-    driver::live_round::LiveRound,
+    driver::round_handle::RoundHandle,
     machine::{Machine, Now, RoundId, claim::step::Step, fixture::session_config, waiters::Topic},
     master::{DistinctServers, HealthBoard, MasterConfig, Shared},
     observe::observer::LockObserver,
@@ -168,7 +168,7 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
         sleep(TIMEOUT * 2).await;
         shared.lock(Machine::abandon);
     });
-    let round = LiveRound::new(&shared, round);
+    let round = RoundHandle::new(&shared, round);
     assert_eq!(round.voted(0).await, Vote::Grant); // a late answer would not count
 }
 

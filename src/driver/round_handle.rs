@@ -25,12 +25,12 @@ use crate::{
 };
 
 /// A handle of a round that masters vote in.
-pub(crate) struct LiveRound {
+pub(crate) struct RoundHandle {
     shared: Arc<Shared>,
     id: RoundId,
 }
 
-impl LiveRound {
+impl RoundHandle {
     /// Takes over a reference to the round.
     pub(crate) fn new(shared: &Arc<Shared>, id: RoundId) -> Self {
         Self {
@@ -171,14 +171,14 @@ impl LiveRound {
     }
 }
 
-impl Clone for LiveRound {
+impl Clone for RoundHandle {
     fn clone(&self) -> Self {
         self.shared.lock(|machine| machine.rounds.share(self.id));
         Self::new(&self.shared, self.id)
     }
 }
 
-impl Drop for LiveRound {
+impl Drop for RoundHandle {
     fn drop(&mut self) {
         if !self.shared.home.is_parent() {
             self.shared.lock(|machine| machine.drop_round(self.id));
@@ -186,8 +186,8 @@ impl Drop for LiveRound {
     }
 }
 
-impl fmt::Debug for LiveRound {
+impl fmt::Debug for RoundHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("LiveRound").field(&self.id).finish()
+        f.debug_tuple("RoundHandle").field(&self.id).finish()
     }
 }
