@@ -94,7 +94,7 @@ impl RoundEvent {
 
 /// Rounds are kept until each reference was dropped.
 impl Rounds {
-    const MOST_SPARE: usize = 128;
+    const MOST_SPARE: usize = 256;
 
     /// Opens a round with one reference.
     #[inline]
