@@ -39,6 +39,8 @@ pub(crate) struct Shared {
 pub(crate) struct Turn<'a> {
     shared: &'a Shared,
     machine: MutexGuard<'a, Machine>,
+    /// The time, if it was read in this turn.
+    now: Option<Now>,
     /// Whether this thread was panicking at the start of the turn.
     was_panicking: bool,
 }
@@ -66,14 +68,16 @@ impl Shared {
         Turn {
             shared: self,
             machine: self.machine.lock(),
+            now: None,
             was_panicking: thread::panicking(),
         }
     }
 
     /// Gives the machine an input. The time is read after the machine is locked.
     pub(crate) fn with<T>(&self, input: impl FnOnce(&mut Machine, Now) -> T) -> T {
-        let mut machine = self.turn();
-        input(&mut machine, now())
+        let (mut machine, now) = (self.turn(), now());
+        machine.now = Some(now);
+        input(&mut machine, now)
     }
 
     /// Gives the machine an input without a time.
@@ -121,7 +125,8 @@ impl Turn<'_> {
     pub(crate) fn settle(&mut self) {
         let shared = self.shared;
         if !self.machine.is_settled() {
-            self.machine.settle(now());
+            let now = self.now.take().unwrap_or_else(now);
+            self.machine.settle(now);
         }
         if self.machine.out.is_empty() {
             return;
