@@ -112,7 +112,7 @@ impl Context {
         if self.is_forked() {
             return;
         }
-        self.machine.with(Machine::wake_all);
+        self.machine.lock(Machine::wake_all);
     }
 
     /// Waits until all releases are delivered, or until the keys that these releases delete have

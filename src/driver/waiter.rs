@@ -84,7 +84,8 @@ impl<'a> Waiter<'a> {
     }
 
     /// Waits until `is_done` returns `true` for what was heard, until `end`, or until the timers
-    /// have ended. Calls `is_done` again after news, and after each vote in the round `answers`.
+    /// have ended. Calls `is_done` again after news, and after each vote in the round `answers`. If
+    /// it is this waiter's turn, it keeps its turn as long as it is polled.
     pub(super) async fn wait_until(
         &self,
         end: LeaseTick,
@@ -93,10 +94,10 @@ impl<'a> Waiter<'a> {
     ) {
         let check = |heard: Heard| {
             if is_done(heard) || clock::now() >= end {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(end)
+                return ControlFlow::Break(());
             }
+            self.visit(|waiters| waiters.expect(self.id, end));
+            ControlFlow::Continue(end)
         };
         self.wait(answers, check).await;
     }

@@ -511,9 +511,9 @@ impl Machine {
         self.waiters.note_release(lock, now.lease, &mut self.out);
     }
 
-    /// Wakes the waiters, to make them try again.
-    pub(crate) fn wake_all(&mut self, now: Now) {
-        self.waiters.wake_all(now.lease, &mut self.out);
+    /// Wakes all waiters, to make them notice the close.
+    pub(crate) fn wake_all(&mut self) {
+        self.waiters.wake_all(&mut self.out);
     }
 
     /// Returns the masters whose sessions are so.

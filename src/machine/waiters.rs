@@ -251,8 +251,7 @@ impl Waiters {
     /// Passes on news about `topic` that comes from no master.
     pub(super) fn wake(&mut self, topic: &Topic, out: &mut Vec<Effect>) {
         for queue in self.topics.get(topic).into_iter().flatten() {
-            let wakers = mem::take(&mut self.queues[*queue].wakers);
-            out.extend(wakers.into_values().map(Effect::Wake));
+            self.queues[*queue].wake_everyone(out);
         }
     }
 
@@ -280,10 +279,12 @@ impl Waiters {
         }
     }
 
-    /// Wakes the contending waiter of every queue, to make it try again.
-    pub(super) fn wake_all(&mut self, now: LeaseTick, out: &mut Vec<Effect>) {
-        let queues = self.queues.values_mut();
-        queues.for_each(|queue| queue.note_release(now, out));
+    /// Wakes all waiters, to make them notice the close.
+    pub(super) fn wake_all(&mut self, out: &mut Vec<Effect>) {
+        for queue in self.queues.values_mut() {
+            queue.heard.is_released = true;
+            queue.wake_everyone(out);
+        }
     }
 
     #[cfg(test)]
@@ -312,9 +313,18 @@ impl WaitQueue {
         self.wake_contender(now, out);
     }
 
+    /// Wakes the contender. If there is none, wakes all: those that were passed over do not ask for
+    /// their turn before they are woken.
     fn wake_contender(&mut self, now: LeaseTick, out: &mut Vec<Effect>) {
-        let contender = self.order.on_event(now);
-        self.wake(contender, out);
+        match self.order.on_event(now) {
+            None => self.wake_everyone(out),
+            contender => self.wake(contender, out),
+        }
+    }
+
+    fn wake_everyone(&mut self, out: &mut Vec<Effect>) {
+        let wakers = mem::take(&mut self.wakers);
+        out.extend(wakers.into_values().map(Effect::Wake));
     }
 
     fn wake(&mut self, waiter: Option<u64>, out: &mut Vec<Effect>) {

@@ -114,7 +114,7 @@ fn no_rule_breaks_in_machines_alone() {
     if let Some(seed) = number("SIM_SEED") {
         return assert_eq!(machines::run(seed, true).err(), None, "seed {seed}");
     }
-    let count = 50 * count("SIM_COUNT", 10);
+    let count = 10 * count("SIM_COUNT", 10);
     let first = number("SIM_FIRST").unwrap_or(0);
     let (acquired, broken) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
     let began = Instant::now();

@@ -9,7 +9,7 @@
 //! | `reach` | whether a waiter reaches enough masters to win, or steps aside |
 //! | `history` | what a process remembers of a lock, and when and how long it gives way to other processes |
 //!
-//! `src/driver/waiting/` has the waiters themselves: what wakes them, and their timers.
+//! `src/machine/waiters.rs` has the waiters themselves, and what wakes them.
 
 pub(crate) mod contest;
 pub(crate) mod history;

@@ -71,7 +71,6 @@ impl<'a> LocalWaiter<'a> {
 
     /// Sleeps until `at`, or until a guard of this process releases the lock.
     pub(super) async fn pause_until(&self, at: LeaseTick) {
-        self.expect(at);
         self.waiter
             .wait_until(at, None, |heard| heard.is_released)
             .await;
@@ -120,16 +119,13 @@ impl<'a> LocalWaiter<'a> {
             let waiter = &self.waiter;
             waiter.visit(|waiters| waiters.contends(waiter.id))
         };
-        if !contends() {
-            return Some(wanted);
-        }
-        self.expect(end);
         let agreed = self.agreed(wanted);
         let freed_in = |round: &Round| round.masters(Vote::is_freed);
         let freed = || answers.map_or(MasterSet::NONE, |round| round.read(freed_in));
         let is_majority = |set| context.machine.quorum().has_majority_of_every_set(set);
         let may_be_free = |heard: Heard| {
             heard.is_released
+                || !contends()
                 || agreed.is_some_and(|agreed| heard.changed.contains(agreed))
                 || is_majority(heard.changed | freed())
         };
@@ -262,6 +258,42 @@ mod tests {
                 .unwrap();
         }
         assert!(counts[1] <= 2 * counts[0], "{counts:?}");
+    }
+
+    /// A report that is not enough makes the contender act soon. It still waits, and is no silent
+    /// waiter.
+    #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "the waiters go on by themselves")]
+    async fn false_reports_keep_no_release_and_no_close_from_a_waiter() {
+        let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+        let minute = Duration::from_secs(60);
+        let builder = Coordinator::builder().masters(&masters);
+        let locks = builder.poll_interval(minute, minute).build().unwrap();
+        let others = Coordinator::new(&masters).unwrap();
+        let held = others.mutex("r").acquire().await.unwrap();
+        let waiters = [(); 3].map(|()| {
+            let lock = locks.mutex("r");
+            tokio::spawn(async move { lock.acquire().await })
+        });
+        let moment = Duration::from_millis(100);
+        let pause = async |times: u32| {
+            for _ in 0..times {
+                tokio::time::sleep(moment).await;
+                let context = locks.context();
+                let agreed = context.machine.agreed("r", context.machine.reporting());
+                context.report("r", (agreed.unwrap() + 1) % 3);
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+        };
+        pause(3).await;
+        held.release().await.unwrap();
+        let [first, second, last] = waiters;
+        drop(timeout(moment, first).await.unwrap().unwrap().unwrap());
+        let held = timeout(moment, second).await.unwrap().unwrap().unwrap();
+        pause(3).await;
+        let closed = timeout(moment, async { tokio::join!(locks.close(), last).1 });
+        assert!(closed.await.unwrap().unwrap().is_err());
+        drop(held);
     }
 
     /// A waiter can be dropped at any poll. The other waiters still hear of releases, and nothing

@@ -172,6 +172,9 @@ impl ClaimHandle {
             if let Some(reason) = waiter.wait(None, check).await {
                 return reason;
             }
+            if self.context.is_forked() {
+                return LostReason::Ended;
+            }
             self.step(|claim, step| claim.lose(step, LostReason::Ended));
         }
     }

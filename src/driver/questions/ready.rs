@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::{
+    clock,
     core::{
         protocol::command::{Action, Command},
         vote::{
@@ -23,6 +24,8 @@ pub(crate) async fn ready(
     is_enough: fn(&Votes) -> bool,
     limit: Duration,
 ) -> Option<Votes> {
+    /// The retry delay may be long, but a program that starts wants to go on.
+    const LONGEST_PAUSE: Duration = Duration::from_millis(200);
     let deadline = Deadline::new(Some(limit));
     let mut failures = 0;
     loop {
@@ -38,7 +41,8 @@ pub(crate) async fn ready(
         if deadline.is_over() || votes.lacks_rights() {
             return Some(votes);
         }
-        let pause = deadline.cap(context.retry_at(failures));
+        let pause = context.retry_at(failures).min(clock::now() + LONGEST_PAUSE);
+        let pause = deadline.cap(pause);
         context.timers.sleep_until(pause).await;
         failures = failures.saturating_add(1);
     }
