@@ -36,8 +36,8 @@ pub(crate) fn now_at(now: Tick) -> LeaseTick {
 }
 
 /// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
-/// of the clocks. Use this function only for votes and news. Before a caller relies on the outcome of a
-/// round, it calls [`now`], which compares the clocks.
+/// of the clocks. Use this function only for votes and news. Before a caller relies on the outcome
+/// of a round, it calls [`now`], which compares the clocks.
 pub(crate) fn from_monotonic(at: Tick) -> LeaseTick {
     at.with(suspensions(Suspensions::total))
 }

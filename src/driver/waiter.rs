@@ -75,7 +75,7 @@ impl<'a> Waiter<'a> {
     /// grants were given back. A change on a master outside of `held` is no news, because this
     /// waiter may have caused the change.
     pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTick) {
-        let quorum = &self.machine.roster.quorum;
+        let quorum = self.machine.quorum();
         let is_called = |heard: Heard| {
             let news = heard.called | heard.changed.and(held);
             heard.is_released || !news.is_empty() && quorum.has_majority_of_every_set(news | free)

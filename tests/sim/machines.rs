@@ -315,7 +315,6 @@ impl Run {
         }
         let server = &mut self.servers[master];
         server.is_up = !server.is_up || self.random.is_one_in(2);
-        // With one master, a restart without data is outside the model of a majority.
         if self.random.is_one_in(3) {
             server.heart.restart(Data::new());
             server.lost_at = Some(self.now);
