@@ -121,7 +121,7 @@ impl Context {
         if self.is_forked() {
             return;
         }
-        let check = |_| {
+        let check = || {
             let now = clock::monotonic();
             let until = self.machine.lock(|machine| machine.rounds.pending_until());
             match until.filter(|until| now < *until) {
@@ -129,8 +129,8 @@ impl Context {
                 Some(until) => ControlFlow::Continue(clock::now_at(now) + until.since(now)),
             }
         };
-        let waiter = Waiter::for_topic(&self.machine, &self.timers, &Topic::Delivered);
-        waiter.wait(None, check).await;
+        let waiter = Waiter::for_topic(self, &Topic::Delivered);
+        waiter.wait(check).await;
     }
 
     /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the

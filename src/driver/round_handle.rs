@@ -27,7 +27,7 @@ use crate::{
 /// A handle of a round that masters vote in.
 pub(crate) struct RoundHandle {
     shared: Arc<Shared>,
-    id: RoundId,
+    pub(super) id: RoundId,
 }
 
 impl RoundHandle {

@@ -1,12 +1,19 @@
-//! A handle of a waiter that the machine keeps.
+//! A handle of a waiter that the machine keeps, and its waits.
 
-use std::{ops::ControlFlow, sync::Arc, task::Context};
+use std::{ops::ControlFlow, sync::Arc, task};
 
 use crate::{
     clock,
-    core::{protocol::identity::Ticket, time::tick::LeaseTick, vote::MasterSet},
-    driver::{round_handle::RoundHandle, time::Timers},
-    machine::waiters::{Heard, Topic, WaiterId, Waiters},
+    core::{
+        protocol::{identity::Ticket, name::LockId},
+        time::tick::LeaseTick,
+        vote::{MasterSet, round::Round},
+    },
+    driver::{context::Context, round_handle::RoundHandle, time::Timers},
+    machine::{
+        Machine, Now,
+        waiters::{Heard, Topic, WaiterId, Waiters},
+    },
     master::Shared,
 };
 
@@ -15,56 +22,112 @@ use crate::{
 pub(crate) struct Waiter<'a> {
     machine: &'a Shared,
     timers: &'a Timers,
-    pub(super) id: WaiterId,
+    id: WaiterId,
 }
 
 impl<'a> Waiter<'a> {
+    /// Joins the queue of this coordinator's waiters for `lock`, a mutex or a reentrant lock. They
+    /// contend in turn: one waiter makes attempts, and the others wait for their turn.
+    pub(super) fn in_turn(context: &'a Context, lock: &LockId) -> Self {
+        Self::new(context, |machine, now| {
+            machine.waiters.join(lock, now.lease)
+        })
+    }
+
     /// Returns a waiter for a lock with queues, which listens for calls of `ticket`. A master calls
     /// the waiter at the head of its queue: it publishes the ticket of that waiter. The waiter hears
     /// every call that a later request causes, unless the master refuses the subscription or the
     /// connection breaks. After a missed call, the waiter asks again at its next poll.
-    pub(crate) fn called(machine: &'a Shared, timers: &'a Timers, ticket: &Ticket) -> Self {
-        Self::for_topic(machine, timers, &Topic::Turn(ticket.clone()))
+    pub(super) fn called(context: &'a Context, ticket: &Ticket) -> Self {
+        Self::for_topic(context, &Topic::Turn(ticket.clone()))
     }
 
     /// Returns a waiter that is woken by news about `topic`.
-    pub(super) fn for_topic(machine: &'a Shared, timers: &'a Timers, topic: &Topic) -> Self {
-        let id = machine.with(|machine, now| {
+    pub(super) fn for_topic(context: &'a Context, topic: &Topic) -> Self {
+        Self::new(context, |machine, now| {
             let id = machine.waiters.add_alone(now.lease);
             machine.listen(id, topic);
             id
-        });
-        Self::new(machine, timers, id)
+        })
     }
 
-    /// Takes over the waiter `id`.
-    pub(super) fn new(machine: &'a Shared, timers: &'a Timers, id: WaiterId) -> Self {
+    fn new(context: &'a Context, add: impl FnOnce(&mut Machine, Now) -> WaiterId) -> Self {
         Self {
-            machine,
-            timers,
-            id,
+            machine: &context.machine,
+            timers: &context.timers,
+            id: context.machine.with(add),
         }
+    }
+
+    /// Waits until this waiter has its turn to contend, until `deadline`, or until the timers have
+    /// ended. If too much time passes without a poll of this waiter, it loses its turn and must
+    /// wait again. Returns whether there was a wait.
+    pub(super) async fn wait_for_turn(&self, deadline: Option<LeaseTick>) -> bool {
+        let mut has_waited = false;
+        let check = |cx: &task::Context<'_>| {
+            let now = clock::now();
+            let turn = (self.machine).poll(cx, |machine, waker| {
+                machine.waiters.ask_for_turn(self.id, now, waker)
+            });
+            match turn {
+                Some(look_again) if deadline.is_none_or(|deadline| now < deadline) => {
+                    has_waited = true;
+                    ControlFlow::Continue(deadline.map_or(look_again, |end| end.min(look_again)))
+                }
+                Some(_) | None => ControlFlow::Break(()),
+            }
+        };
+        self.timers.wait(check).await;
+        has_waited
+    }
+
+    /// If this waiter has its turn, notes that it does not act before `at`.
+    pub(super) fn expect(&self, at: LeaseTick) {
+        self.visit(|waiters| waiters.expect(self.id, at));
+    }
+
+    /// Moves this waiter to the end of its queue.
+    pub(super) fn step_back(&mut self) {
+        let id = &mut self.id;
+        self.machine.with(|machine, now| machine.step_back(id, now));
     }
 
     /// Lets changes of `key` wake this waiter, too. A master reports a change only after a command
     /// that watches the key. Returns `false` if this waiter watches the key already.
-    pub(crate) fn watch(&self, key: &Arc<str>) -> bool {
+    pub(super) fn watch(&self, key: &Arc<str>) -> bool {
         let topic = Topic::Key(key.clone());
         self.machine.lock(|machine| machine.listen(self.id, &topic))
     }
 
     /// Returns whether changes of a key wake this waiter.
-    pub(crate) fn watches(&self) -> bool {
+    pub(super) fn watches(&self) -> bool {
         self.visit(|waiters| waiters.watches(self.id))
     }
 
     /// Forgets the news that came before the attempt that begins now, if it is this waiter's turn.
-    pub(crate) fn begin_attempt(&self) {
+    pub(super) fn begin_attempt(&self) {
         self.visit(|waiters| waiters.begin_attempt(self.id));
     }
 
+    /// Returns what this waiter has heard since its newest attempt began.
+    pub(super) fn heard(&self) -> Heard {
+        self.visit(|waiters| waiters.heard(self.id))
+    }
+
+    /// Sleeps until `at`. The waiter keeps its turn meanwhile.
+    pub(super) async fn sleep_until(&self, at: LeaseTick) {
+        self.expect(at);
+        self.timers.sleep_until(at).await;
+    }
+
+    /// Sleeps until `at`, or until a guard of this process releases the lock.
+    pub(super) async fn pause_until(&self, at: LeaseTick) {
+        let is_released = |heard: Heard, _: Option<&Round>| heard.is_released.then_some(());
+        self.wait_until(at, None, is_released).await;
+    }
+
     /// Waits until a majority of masters have called this waiter, or until `end`.
-    pub(crate) async fn wait_for_call(&self, end: LeaseTick) {
+    pub(super) async fn wait_for_call(&self, end: LeaseTick) {
         let none = MasterSet::NONE;
         self.wait_for_change(none, none, end).await;
     }
@@ -74,55 +137,59 @@ impl<'a> Waiter<'a> {
     /// the news may be free, and so may those in `free`, which granted the last round and whose
     /// grants were given back. A change on a master outside of `held` is no news, because this
     /// waiter may have caused the change.
-    pub(crate) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTick) {
+    pub(super) async fn wait_for_change(&self, held: MasterSet, free: MasterSet, end: LeaseTick) {
         let quorum = self.machine.quorum();
-        let is_called = |heard: Heard| {
+        let is_called = |heard: Heard, _: Option<&Round>| {
             let news = heard.called | heard.changed.and(held);
-            heard.is_released || !news.is_empty() && quorum.has_majority_of_every_set(news | free)
+            let may_be_free = !news.is_empty() && quorum.has_majority_of_every_set(news | free);
+            (heard.is_released || may_be_free).then_some(())
         };
         self.wait_until(end, None, is_called).await;
     }
 
-    /// Waits until `is_done` returns `true` for what was heard, until `end`, or until the timers
-    /// have ended. Calls `is_done` again after news, and after each vote in the round `answers`. If
-    /// it is this waiter's turn, it keeps its turn as long as it is polled.
-    pub(super) async fn wait_until(
+    /// Waits until `look` returns `Some`. Returns `None` if `end` comes first, or if the timers have
+    /// ended. Calls `look` at once, and again after news and after each vote in the round `answers`,
+    /// with what was heard and with that round. The machine is locked meanwhile. If it is this
+    /// waiter's turn, it keeps its turn as long as it is polled.
+    pub(super) async fn wait_until<T>(
         &self,
         end: LeaseTick,
         answers: Option<&RoundHandle>,
-        is_done: impl Fn(Heard) -> bool,
-    ) {
-        let check = |heard: Heard| {
-            if is_done(heard) || clock::now() >= end {
-                return ControlFlow::Break(());
-            }
-            self.visit(|waiters| waiters.expect(self.id, end));
-            ControlFlow::Continue(end)
-        };
-        self.wait(answers, check).await;
-    }
-
-    /// Waits until `check` returns `Break`. Calls `check` at once, after news, after each vote in
-    /// the round `answers`, and at the instant that `check` returned. Returns `None` if the timers
-    /// have ended.
-    pub(super) async fn wait<T>(
-        &self,
-        answers: Option<&RoundHandle>,
-        check: impl Fn(Heard) -> ControlFlow<T, LeaseTick>,
+        look: impl Fn(Heard, Option<&Round>) -> Option<T>,
     ) -> Option<T> {
-        let poll = |cx: &Context<'_>| {
+        let check = |cx: &task::Context<'_>| {
             if let Some(round) = answers {
                 round.wake_on_vote(cx);
             }
-            check(self.machine.poll(cx, |machine, waker| {
+            let is_over = clock::now() >= end;
+            let seen = self.machine.poll(cx, |machine, waker| {
                 machine.waiters.keep(self.id, waker);
-                machine.waiters.heard(self.id)
-            }))
+                let round = answers.map(|round| machine.rounds.of(round.id));
+                let seen = look(machine.waiters.heard(self.id), round);
+                if seen.is_none() && !is_over {
+                    machine.waiters.expect(self.id, end);
+                }
+                seen
+            });
+            match seen {
+                None if !is_over => ControlFlow::Continue(end),
+                seen => ControlFlow::Break(seen),
+            }
+        };
+        self.timers.wait(check).await?
+    }
+
+    /// Waits until `check` returns `Break`. Calls `check` at once, after news, and at the instant
+    /// that `check` returned. Returns `None` if the timers have ended.
+    pub(super) async fn wait<T>(&self, check: impl Fn() -> ControlFlow<T, LeaseTick>) -> Option<T> {
+        let poll = |cx: &task::Context<'_>| {
+            (self.machine).poll(cx, |machine, waker| machine.waiters.keep(self.id, waker));
+            check()
         };
         self.timers.wait(poll).await
     }
 
-    pub(super) fn visit<T>(&self, visit: impl FnOnce(&mut Waiters) -> T) -> T {
+    fn visit<T>(&self, visit: impl FnOnce(&mut Waiters) -> T) -> T {
         self.machine.lock(|machine| visit(&mut machine.waiters))
     }
 }

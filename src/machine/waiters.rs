@@ -56,6 +56,8 @@ pub(crate) struct Heard {
     /// `true` if a guard of this process has released the lock, or if the coordinator has been
     /// closed.
     pub(crate) is_released: bool,
+    /// `true` if the waiter that looks has its turn.
+    pub(crate) contends: bool,
 }
 
 /// The waiters of a coordinator, in queues.
@@ -178,12 +180,15 @@ impl Waiters {
         (self.queues[waiter.queue].order).expect(waiter.number, at);
     }
 
-    pub(crate) fn contends(&self, waiter: WaiterId) -> bool {
+    fn contends(&self, waiter: WaiterId) -> bool {
         (self.queues[waiter.queue].order).contends(waiter.number)
     }
 
     pub(crate) fn heard(&self, waiter: WaiterId) -> Heard {
-        self.queues[waiter.queue].heard
+        Heard {
+            contends: self.contends(waiter),
+            ..self.queues[waiter.queue].heard
+        }
     }
 
     /// Keeps `waker` until there is news or it is the turn of the waiter. Leaves the waker that it

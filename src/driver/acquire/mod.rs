@@ -5,7 +5,6 @@ mod attempt;
 mod contend;
 pub(in crate::driver) mod deadline;
 mod denied;
-mod local_waiter;
 mod queued;
 pub(crate) mod several;
 mod slots;

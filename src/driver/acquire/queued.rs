@@ -18,7 +18,7 @@ use crate::{
         kind::Access,
         protocol::identity::{Identity, Ticket},
         vote::{MasterSet, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
-        wait::{history::History, queued::QueuePolicy},
+        wait::queued::QueuePolicy,
     },
     driver::{
         claim::{
@@ -146,7 +146,7 @@ impl<'a> QueuedWait<'a> {
     async fn begin(&self) -> Result<QueuePosition<'a>, AcquireError> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
-        let joins = !is_last && self.history(|history| history.was_queued);
+        let joins = !is_last && self.request.history(|history| history.was_queued);
         let waiter = joins.then(|| self.join());
         let queue = joins.then_some(self.policy.options);
         let claim = ClaimHandle::begin(self.request, self.identity(), None, queue);
@@ -197,7 +197,7 @@ impl<'a> QueuedWait<'a> {
     fn note_win(&self, position: &QueuePosition<'_>) {
         let claim = &position.level.claim;
         if claim.rounds() == 1 {
-            self.history(|history| history.was_queued = false);
+            self.request.history(|history| history.was_queued = false);
         }
         self.owned.won(claim);
         self.context.note_reach(true, clock::now());
@@ -262,20 +262,15 @@ impl<'a> QueuedWait<'a> {
         Ok(())
     }
 
-    /// Reads or changes the history of the lock.
-    fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
-        (self.context.histories).visit(&self.request.lock_id, visit)
-    }
-
     /// Prepares a round that joins the queues of the masters. The waiter listens for calls before
     /// it joins, so it misses none.
     fn join(&self) -> Waiter<'a> {
-        self.history(|history| history.was_queued = true);
+        self.request.history(|history| history.was_queued = true);
         self.listen()
     }
 
     fn listen(&self) -> Waiter<'a> {
-        Waiter::called(&self.context.machine, &self.context.timers, &self.ticket)
+        Waiter::called(self.context, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {

@@ -19,6 +19,7 @@ use crate::{
             renewal::Renewal,
         },
         vote::{MasterSet, Refusal, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
+        wait::history::History,
     },
     driver::{context::Context, round_handle::RoundHandle},
     machine::{
@@ -47,6 +48,11 @@ impl LockRequest {
     /// Returns the rights that the lock needs.
     pub(crate) fn rights(&self) -> Rights {
         Rights::of(self.lock_id.kind(), self.is_fenced)
+    }
+
+    /// Reads or changes the history of the lock.
+    pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
+        self.context.histories.visit(&self.lock_id, visit)
     }
 
     /// Returns what an attempt with the identity `by` asks for: one level of the lock.

@@ -154,11 +154,10 @@ impl ClaimHandle {
     /// Waits until the lock is lost. The lock also counts as lost when the timers end, because
     /// nothing can notice the end of its lease after that.
     pub(crate) async fn lost(&self) -> LostReason {
-        let timers = &self.context.timers;
         if let LockState::Lost(reason) = self.lock_state() {
             return reason; // after a fork, no mutex may be locked
         }
-        let check = |_| match self.lock_state() {
+        let check = || match self.lock_state() {
             LockState::Lost(reason) => ControlFlow::Break(reason),
             // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
@@ -167,9 +166,9 @@ impl ClaimHandle {
                 ControlFlow::Continue(machine.lock(|machine| machine.claim(self.id).lease.until()))
             }
         };
-        let waiter = Waiter::for_topic(&self.context.machine, timers, &Topic::Lost(self.id));
+        let waiter = Waiter::for_topic(&self.context, &Topic::Lost(self.id));
         loop {
-            if let Some(reason) = waiter.wait(None, check).await {
+            if let Some(reason) = waiter.wait(check).await {
                 return reason;
             }
             if self.context.is_forked() {
