@@ -1,6 +1,7 @@
 //! The driver of a coordinator: its parts, and its tasks.
 
 use std::{
+    collections::HashMap,
     fmt::Write as _,
     ops::ControlFlow,
     pin::pin,
@@ -16,8 +17,8 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    histories::Histories, masters::supervise, renewer::renew, rights::KnownRights,
-    round_handle::RoundHandle, time::Timers, timestamps::Timestamps, waiter::Waiter,
+    masters::supervise, renewer::renew, rights::KnownRights, round_handle::RoundHandle,
+    time::Timers, timestamps::Timestamps, waiter::Waiter,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -26,11 +27,12 @@ use crate::{
     core::{
         config::Config,
         error::AcquireError,
+        hash::hash,
         protocol::{client_name::ClientName, command::Command, name::LockId},
         time::tick::LeaseTick,
         view::health::MasterHealth,
         vote::{Verb, obstacle::Obstacle, round::Round, votes::Votes},
-        wait::reach::Reach,
+        wait::{history::History, reach::Reach},
     },
     machine::{Machine, waiters::Topic},
     master::{HealthBoard, Shared, Supervisor},
@@ -129,7 +131,7 @@ impl Context {
                 Some(until) => ControlFlow::Continue(clock::now_at(now) + until.since(now)),
             }
         };
-        let waiter = Waiter::for_topic(self, &Topic::Delivered);
+        let waiter = Waiter::for_topic(&self.machine, &self.timers, &Topic::Delivered);
         waiter.wait(check).await;
     }
 
@@ -273,6 +275,26 @@ impl Drop for Context {
         if !self.is_forked() {
             self.machine.lock(Machine::abandon);
         }
+    }
+}
+
+/// What a coordinator remembers of locks: the histories of locks of all kinds, by the hash of the lock's key. An entry stays when no one
+/// waits for its lock any more.
+#[derive(Debug, Default)]
+pub(crate) struct Histories(Mutex<HashMap<u64, History>>);
+
+impl Histories {
+    /// The largest number of histories. Then all are forgotten, and a waiter may give way too late,
+    /// or waste a round trip.
+    const MOST: usize = 4_096;
+
+    /// Reads or changes the history of the lock.
+    pub(crate) fn visit<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
+        let (hash, mut histories) = (hash(lock_id.key().bytes()), self.0.lock());
+        if histories.len() >= Self::MOST && !histories.contains_key(&hash) {
+            histories.clear();
+        }
+        visit(histories.entry(hash).or_default())
     }
 }
 

@@ -4,7 +4,6 @@
 pub(crate) mod acquire;
 pub(crate) mod claim;
 pub(crate) mod context;
-mod histories;
 pub(crate) mod masters;
 pub(crate) mod questions;
 pub(crate) mod renewer;

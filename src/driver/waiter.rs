@@ -9,7 +9,7 @@ use crate::{
         time::tick::LeaseTick,
         vote::{MasterSet, round::Round},
     },
-    driver::{context::Context, round_handle::RoundHandle, time::Timers},
+    driver::{round_handle::RoundHandle, time::Timers},
     machine::{
         Machine, Now,
         waiters::{Heard, Topic, WaiterId, Waiters},
@@ -28,8 +28,8 @@ pub(crate) struct Waiter<'a> {
 impl<'a> Waiter<'a> {
     /// Joins the queue of this coordinator's waiters for `lock`, a mutex or a reentrant lock. They
     /// contend in turn: one waiter makes attempts, and the others wait for their turn.
-    pub(super) fn in_turn(context: &'a Context, lock: &LockId) -> Self {
-        Self::new(context, |machine, now| {
+    pub(super) fn in_turn(machine: &'a Shared, timers: &'a Timers, lock: &LockId) -> Self {
+        Self::new(machine, timers, |machine, now| {
             machine.waiters.join(lock, now.lease)
         })
     }
@@ -38,24 +38,28 @@ impl<'a> Waiter<'a> {
     /// the waiter at the head of its queue: it publishes the ticket of that waiter. The waiter hears
     /// every call that a later request causes, unless the master refuses the subscription or the
     /// connection breaks. After a missed call, the waiter asks again at its next poll.
-    pub(super) fn called(context: &'a Context, ticket: &Ticket) -> Self {
-        Self::for_topic(context, &Topic::Turn(ticket.clone()))
+    pub(super) fn called(machine: &'a Shared, timers: &'a Timers, ticket: &Ticket) -> Self {
+        Self::for_topic(machine, timers, &Topic::Turn(ticket.clone()))
     }
 
     /// Returns a waiter that is woken by news about `topic`.
-    pub(super) fn for_topic(context: &'a Context, topic: &Topic) -> Self {
-        Self::new(context, |machine, now| {
+    pub(super) fn for_topic(machine: &'a Shared, timers: &'a Timers, topic: &Topic) -> Self {
+        Self::new(machine, timers, |machine, now| {
             let id = machine.waiters.add_alone(now.lease);
             machine.listen(id, topic);
             id
         })
     }
 
-    fn new(context: &'a Context, add: impl FnOnce(&mut Machine, Now) -> WaiterId) -> Self {
+    fn new(
+        machine: &'a Shared,
+        timers: &'a Timers,
+        add: impl FnOnce(&mut Machine, Now) -> WaiterId,
+    ) -> Self {
         Self {
-            machine: &context.machine,
-            timers: &context.timers,
-            id: context.machine.with(add),
+            machine,
+            timers,
+            id: machine.with(add),
         }
     }
 

@@ -16,7 +16,7 @@ use crate::{
         view::lock_state::{LockState, LostReason},
         vote::{Slot, votes::Votes},
     },
-    driver::claim::{ClaimHandle, level::Level},
+    driver::claim::{ClaimHandle, Level},
     meter::Counted,
 };
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{
-    ClaimId, Machine, Now, RoundId, VotesTo, claim::Terms, request::Post, round::Role,
+    ClaimId, Machine, Now, RoundId, VotesTo, claim::Terms, out::Post, round::Role,
     session::SessionConfig,
 };
 use crate::core::{

@@ -11,10 +11,13 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 
 use self::{
-    claim::{Claim, Terms, extend::Consequence, heal::Heal, step::Step},
-    out::{Effect, Event, HoldSpan, What},
+    claim::{
+        Claim, Terms,
+        extend::{Consequence, Heal},
+        step::Step,
+    },
+    out::{Effect, Event, HoldSpan, Post, Request, What},
     renewals::Renewals,
-    request::{Post, Request},
     round::{Role, RoundEvent, Rounds},
     session::{
         Cast, Cx, Session, SessionConfig,
@@ -45,7 +48,6 @@ pub(crate) mod claim;
 pub(crate) mod fixture;
 pub(crate) mod out;
 pub(crate) mod renewals;
-pub(crate) mod request;
 pub(crate) mod round;
 pub(crate) mod session;
 pub(crate) mod waiters;

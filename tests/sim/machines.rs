@@ -37,7 +37,7 @@ use crate::{
     machine::{
         ClaimId, Machine, Now,
         claim::{Claim, Terms, step::Step},
-        request::Request,
+        out::Request,
         session::{SessionConfig, Transmit, subscription::Subscription},
     },
     master::{ScriptAs, encode_command, reply},

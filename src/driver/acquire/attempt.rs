@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{deadline::Deadline, denied::Denied};
+use super::denied::{Deadline, Denied};
 use crate::{
     clock,
     core::{
@@ -14,7 +14,7 @@ use crate::{
         },
         vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
     },
-    driver::claim::{ClaimHandle, ask::LockRequest, level::Level, owned_lock::OwnedLock},
+    driver::claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
 };
 
 /// The result of an attempt.

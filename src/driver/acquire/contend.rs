@@ -5,8 +5,7 @@ use std::sync::OnceLock;
 
 use super::{
     attempt::{Attempted, attempt, attempt_timeout, majority_answers},
-    deadline::Deadline,
-    denied::Denied,
+    denied::{Deadline, Denied},
 };
 use crate::{
     clock,
@@ -17,7 +16,7 @@ use crate::{
         wait::contest::{ContestPolicy, Start},
     },
     driver::{
-        claim::{ask::LockRequest, level::Level},
+        claim::{Level, ask::LockRequest},
         round_handle::RoundHandle,
         waiter::Waiter,
     },
@@ -33,7 +32,7 @@ pub(super) async fn contend(
 ) -> Result<Level, AcquireError> {
     let (context, lock_id) = (&request.context, &request.lock_id);
     let waiter = OnceLock::new();
-    let join = || Waiter::in_turn(context, lock_id);
+    let join = || Waiter::in_turn(&context.machine, &context.timers, lock_id);
     let mut first = None;
     if context.is_calm(lock_id) && !deadline.is_over() && !context.is_aside() {
         let at = clock::now();

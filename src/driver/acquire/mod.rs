@@ -3,8 +3,7 @@
 
 mod attempt;
 mod contend;
-pub(in crate::driver) mod deadline;
-mod denied;
+pub(in crate::driver) mod denied;
 mod queued;
 pub(crate) mod several;
 mod slots;
@@ -14,14 +13,14 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use futures::future::{Either, select};
 use tracing::{Instrument, Span};
 
-use super::claim::{ask::LockRequest, level::Level, owned_lock::LockOwner};
+use super::claim::{Level, ask::LockRequest, owned_lock::LockOwner};
 use crate::{
     core::{error::AcquireError, time::tick::Tick},
     observe::observer::now_if_metered,
 };
 use attempt::{Attempted, attempt, reenter};
 use contend::contend;
-use deadline::Deadline;
+use denied::Deadline;
 use queued::acquire_queued;
 use slots::attempt_for_slot;
 

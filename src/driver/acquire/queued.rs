@@ -7,8 +7,7 @@ use tokio::sync::SemaphorePermit;
 
 use super::{
     attempt::{attempt_timeout, majority_answers},
-    deadline::Deadline,
-    denied::Denied,
+    denied::{Deadline, Denied},
     slots::SlotChoice,
 };
 use crate::{
@@ -22,9 +21,8 @@ use crate::{
     },
     driver::{
         claim::{
-            ClaimHandle,
+            ClaimHandle, Level,
             ask::LockRequest,
-            level::Level,
             owned_lock::{LockOwner, OwnedLock},
         },
         context::Context,
@@ -270,7 +268,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     fn listen(&self) -> Waiter<'a> {
-        Waiter::called(self.context, &self.ticket)
+        Waiter::called(&self.context.machine, &self.context.timers, &self.ticket)
     }
 
     fn draw_ticket(&mut self) {

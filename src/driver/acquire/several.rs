@@ -11,8 +11,7 @@ use super::{
     Call,
     attempt::{begin_by_token, take_back},
     contend::contend,
-    deadline::Deadline,
-    denied::Denied,
+    denied::{Deadline, Denied},
 };
 use crate::{
     clock,
@@ -22,7 +21,7 @@ use crate::{
         view::lock_state::LockState,
         vote::{obstacle::Obstacle, quorum::Outcome},
     },
-    driver::claim::{ask::LockRequest, level::Level},
+    driver::claim::{Level, ask::LockRequest},
 };
 
 /// Makes one attempt at each lock, all at the same time.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{ClaimHandle, ask::LockRequest, level::Level, owned_lock::OwnedLock};
+use super::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock};
 use crate::{
     core::{
         error::{AcquireError, ExtendError},

@@ -1,16 +1,30 @@
-//! Handles of claims on locks. The machine keeps the claims.
+//! Handles of claims on locks, and of their levels. The machine keeps the claims.
+//!
+//! A level ends with a release. If the lock must stay for a while after its guards are gone, the
+//! last level ends with an extension instead.
 
-use std::{future::poll_fn, ops::ControlFlow, sync::Arc, task::Context, time::Duration};
+use std::{
+    future::poll_fn,
+    ops::ControlFlow,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Context,
+    time::Duration,
+};
 
+use self::owned_lock::OwnedLock;
 use super::{context, round_handle::RoundHandle, waiter::Waiter};
 use crate::{
     clock,
     core::{
-        kind::{Kind, rights::Rights},
+        error::ReleaseError,
+        kind::{Access, Kind, rights::Rights},
         protocol::name::LockId,
         time::tick::Tick,
         view::lock_state::{LockState, LostReason},
-        vote::{Slot, Verb, quorum::Outcome, votes::Votes},
+        vote::{Slot, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
     machine::{
         ClaimId,
@@ -22,7 +36,6 @@ use crate::{
 
 pub(crate) mod ask;
 pub(crate) mod extension;
-pub(crate) mod level;
 pub(crate) mod owned_lock;
 
 /// A handle of a claim on a lock. Each level has one.
@@ -154,6 +167,7 @@ impl ClaimHandle {
     /// Waits until the lock is lost. The lock also counts as lost when the timers end, because
     /// nothing can notice the end of its lease after that.
     pub(crate) async fn lost(&self) -> LostReason {
+        let context = &self.context;
         if let LockState::Lost(reason) = self.lock_state() {
             return reason; // after a fork, no mutex may be locked
         }
@@ -162,16 +176,16 @@ impl ClaimHandle {
             // This task has its own timer for the end of the lease. The timer fires even if every
             // renewal hangs.
             LockState::Held | LockState::InDoubt => {
-                let machine = &self.context.machine;
+                let machine = &context.machine;
                 ControlFlow::Continue(machine.lock(|machine| machine.claim(self.id).lease.until()))
             }
         };
-        let waiter = Waiter::for_topic(&self.context, &Topic::Lost(self.id));
+        let waiter = Waiter::for_topic(&context.machine, &context.timers, &Topic::Lost(self.id));
         loop {
             if let Some(reason) = waiter.wait(check).await {
                 return reason;
             }
-            if self.context.is_forked() {
+            if context.is_forked() {
                 return LostReason::Ended;
             }
             self.step(|claim, step| claim.lose(step, LostReason::Ended));
@@ -189,6 +203,48 @@ impl ClaimHandle {
     /// Counts a guard, as long as the returned value exists.
     pub(crate) fn count_guard(&self) -> Option<Counted> {
         self.context.observer().count_guard(&self.lock_id)
+    }
+
+    /// Removes one level. See [`leave`](crate::machine::claim::Claim::leave).
+    ///
+    /// After a fork, does nothing: the lock belongs to the parent.
+    fn leave(&self, access: Access, watch: bool) -> Option<RoundHandle> {
+        let context = &self.context;
+        if context.is_forked() {
+            return None;
+        }
+        let are_told = !context.config.waiters_poll;
+        let round = context.machine.with(|machine, now| {
+            let (round, frees) =
+                machine.step(self.id, now, |claim, step| claim.leave(step, access, watch));
+            if frees && are_told {
+                machine.note_release(&self.lock_id, now);
+            }
+            round
+        });
+        Some(RoundHandle::new(&context.machine, round))
+    }
+
+    /// Waits until a majority has confirmed `release`, which removes a level.
+    pub(crate) async fn confirm_release(
+        &self,
+        release: Option<&RoundHandle>,
+    ) -> Result<(), ReleaseError> {
+        let name = self.name().clone();
+        let Some(release) = release else {
+            let votes = self.context.closed_votes(Verb::Release);
+            return Err(ReleaseError::NoQuorum { name, votes });
+        };
+        if release.decided().await == Outcome::Won {
+            return Ok(());
+        }
+        self.context.in_time(release.settled()).await; // so that the error shows every vote
+        let votes = release.votes();
+        Err(if release.read(Round::verb) == Verb::Extend {
+            ReleaseError::NotLeft { name, votes }
+        } else {
+            ReleaseError::NoQuorum { name, votes }
+        })
     }
 
     /// Lets the claim in the machine take a step.
@@ -226,5 +282,62 @@ impl Drop for ClaimHandle {
                 .machine
                 .lock(|machine| machine.drop_claim(self.id));
         }
+    }
+}
+
+/// One level of a claim, for one guard. Dropping this value removes the level. A future that is
+/// dropped before it completes also drops its `Level`. So every round that leads to no guard is
+/// followed by a release.
+#[derive(Debug)]
+#[must_use = "dropping it releases the lock"]
+pub(crate) struct Level {
+    pub(crate) claim: ClaimHandle,
+    /// Keeps alive the entry through which other tasks of the owner find the claim.
+    _owned: Option<Arc<OwnedLock>>,
+    /// The round of the command that removes the level. `None` after a fork.
+    release: OnceLock<Option<RoundHandle>>,
+    /// `true` if other clients may share the lock with this level.
+    is_shared: AtomicBool,
+}
+
+impl Level {
+    /// Creates the first level of a claim, or a level that [`ClaimHandle::reenter`] has counted.
+    pub(crate) fn new(claim: ClaimHandle, access: Access, owned: Option<Arc<OwnedLock>>) -> Self {
+        Self {
+            claim,
+            _owned: owned,
+            release: OnceLock::new(),
+            is_shared: AtomicBool::new(access == Access::Shared),
+        }
+    }
+
+    /// Removes the level, unless it was removed before. Returns the round of the command that
+    /// removes the level, or `None` after a fork. With `watch`, the release of the last level also
+    /// watches the key.
+    pub(crate) fn end(&self, watch: bool) -> Option<&RoundHandle> {
+        let leave = || self.claim.leave(self.access(), watch);
+        self.release.get_or_init(leave).as_ref()
+    }
+
+    /// Returns whether this level shares the lock with others or excludes them.
+    pub(crate) fn access(&self) -> Access {
+        if self.is_shared.load(Ordering::Relaxed) {
+            Access::Shared
+        } else {
+            Access::Exclusive
+        }
+    }
+
+    /// Lets other clients share the lock with this level, unless the level is shared already.
+    pub(crate) fn downgrade(&self) {
+        if !self.is_shared.swap(true, Ordering::Relaxed) {
+            self.claim.downgrade();
+        }
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.end(false);
     }
 }

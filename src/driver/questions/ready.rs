@@ -13,7 +13,7 @@ use crate::{
             votes::{VoteRow, Votes},
         },
     },
-    driver::{acquire::deadline::Deadline, context::Context},
+    driver::{acquire::denied::Deadline, context::Context},
 };
 
 /// Waits until enough masters can vote, or until too many deny a right. Asks all masters for the

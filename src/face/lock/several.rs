@@ -7,7 +7,7 @@ use crate::{
     core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
     driver::{
         acquire::several,
-        claim::{ask::LockRequest, level::Level},
+        claim::{Level, ask::LockRequest},
         context::Context,
     },
     face::guard::Guard,

@@ -31,7 +31,6 @@ use crate::core::{
 
 pub(crate) mod ask;
 pub(crate) mod extend;
-pub(in crate::machine) mod heal;
 pub(crate) mod step;
 #[cfg(test)]
 mod tests;

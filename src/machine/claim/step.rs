@@ -13,10 +13,9 @@ use crate::{
     },
     machine::{
         ClaimId, Now, RoundId, VotesTo,
-        claim::{Terms, heal::Heal},
-        out::Effect,
+        claim::{Terms, extend::Heal},
+        out::{Effect, Post},
         renewals::Renewals,
-        request::Post,
         round::{Role, Rounds},
         waiters::Waiters,
     },

@@ -8,7 +8,7 @@ use crate::{
         time::{Limits, NodeTimeout, round_trip::RoundTrip, tick::Tick},
         vote::Verb,
     },
-    machine::request::Request,
+    machine::out::Request,
 };
 
 /// The commands that were sent over one connection, and what the connection has shown of the

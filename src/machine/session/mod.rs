@@ -12,8 +12,7 @@ use self::{
 use super::{
     ClaimId, VotesTo,
     claim::Claim,
-    out::{Effect, MasterEvent},
-    request::Request,
+    out::{Effect, MasterEvent, Request},
     round::Rounds,
     waiters::Waiters,
 };

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use super::Cx;
 use crate::{
     core::{time::tick::Tick, wait::pauses::Backoff},
-    machine::request::Request,
+    machine::out::Request,
 };
 
 /// The releases that are owed to one master, in the order in which they are sent. A release that

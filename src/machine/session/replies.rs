@@ -14,7 +14,10 @@ use crate::{
         time::tick::Tick,
         vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
     },
-    machine::{out::MasterEvent, request::Request, waiters::Topic},
+    machine::{
+        out::{MasterEvent, Request},
+        waiters::Topic,
+    },
 };
 
 impl Session {

@@ -29,7 +29,7 @@ use crate::{
     },
     machine::{
         Now,
-        request::Request,
+        out::Request,
         session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
     master::{

@@ -7,7 +7,7 @@ use crate::{
         kind::script::Script,
         protocol::{command::Command, native::NativeRelease, words::decimal},
     },
-    machine::request::Encoded,
+    machine::out::Encoded,
 };
 
 /// Encodes a command for masters that have the script of the command. Uses the space after the
