@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::{
-    ClaimId, Machine, Now, RoundId, VotesTo, claim::Terms, out::Post, round::Role,
+    ClaimId, Machine, Now, RoundId, VotesTo,
+    claim::{Terms, ask::Asking},
+    out::Post,
+    round::Role,
     session::SessionConfig,
 };
 use crate::core::{
@@ -27,6 +30,18 @@ pub(crate) fn session_config(node_timeout: Duration) -> SessionConfig {
         connect_timeout: node_timeout * 20,
         quarantine: Quarantine::Off,
         quarantine_length: Duration::ZERO,
+    }
+}
+
+impl Asking {
+    /// Returns how a round asks that does not join the queues. At first, it asks `first`.
+    pub(crate) fn plain(first: MasterSet) -> Self {
+        Self {
+            first,
+            queue: None,
+            tries: None,
+            watch: false,
+        }
     }
 }
 
@@ -81,10 +96,9 @@ impl Machine {
             lock_id: lock_id(Kind::Mutex, "r"),
             ttl: Ttl::parse(time, Duration::ZERO, drift).unwrap(),
             drift,
-            quorum: self.roster.quorum.clone(),
         };
         let holding = holding(Kind::Mutex, 1, None);
-        self.begin(terms, holding, asked, (None, None), now)
+        self.begin(terms, holding, Asking::plain(asked), now)
     }
 
     /// From now on, masters are not owed the release with this round: they have refused the lock.

@@ -13,6 +13,7 @@ use slotmap::{SlotMap, new_key_type};
 use self::{
     claim::{
         Claim, Terms,
+        ask::Asking,
         extend::{Consequence, Heal},
         step::Step,
     },
@@ -28,10 +29,8 @@ use self::{
 use crate::{
     clock,
     core::{
-        kind::rights::Rights,
         protocol::{
             command::{Command, Holding, Reply},
-            identity::QueueOptions,
             name::LockId,
         },
         time::tick::{LeaseTick, Tick},
@@ -116,20 +115,18 @@ impl Machine {
         }
     }
 
-    /// Begins a claim, and asks the masters in `asked` for the lock. Returns the claim, with a
-    /// reference for the caller.
+    /// Begins a claim. Returns it with a reference for the caller: see [`Claim::begin`].
     pub(crate) fn begin(
         &mut self,
         terms: Terms,
         holding: Holding,
-        asked: MasterSet,
-        (queue, tries): (Option<QueueOptions>, Option<Rights>),
+        how: Asking,
         now: Now,
     ) -> ClaimId {
         let (claims, mut step) = self.split(ClaimId::default(), now);
         claims.insert_with_key(|id| {
             step.id = id;
-            Box::new(Claim::begin(terms, &mut step, holding, asked, queue, tries))
+            Box::new(Claim::begin(terms, &mut step, holding, how))
         })
     }
 

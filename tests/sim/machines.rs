@@ -36,7 +36,7 @@ use crate::{
     },
     machine::{
         ClaimId, Machine, Now,
-        claim::{Claim, Terms, step::Step},
+        claim::{Claim, Terms, ask::Asking, step::Step},
         out::Request,
         session::{SessionConfig, Transmit, subscription::Subscription},
     },
@@ -157,7 +157,6 @@ impl Run {
                 lock_id: lock_id.with_permits(if kind == Kind::Semaphore { 2 } else { 1 }),
                 ttl: Ttl::whole(ttl).unwrap(),
                 drift,
-                quorum: quorum.clone(),
             }
         };
         let config = SessionConfig {
@@ -167,7 +166,7 @@ impl Run {
             quarantine_length: quarantine_length(MOST_TTL, drift),
         };
         let addresses = (0..masters).map(|master| format!("m{master}").into());
-        let roster = Roster::new(addresses, quorum.clone());
+        let roster = Roster::new(addresses, quorum);
         let client = || Client {
             machine: Machine::new(roster.clone(), &config, tick(0)),
             links: (0..masters).map(|_| Link::default()).collect(),
@@ -432,11 +431,10 @@ impl Run {
         };
         let terms = Terms {
             lock_id: lock_id.clone(),
-            quorum: self.terms[lock].quorum.clone(),
             ..self.terms[lock]
         };
         let Client { machine, calls, .. } = &mut self.clients[client];
-        let id = machine.begin(terms, holding, asked, (None, None), now(self.now));
+        let id = machine.begin(terms, holding, Asking::plain(asked), now(self.now));
         calls.push(Call {
             id,
             lock,
@@ -451,7 +449,7 @@ impl Run {
         let Client { machine, calls, .. } = &mut self.clients[client];
         let Call { id, lock, .. } = calls[call];
         if random % 4 > 0 {
-            machine.step(id, now, |claim, step| claim.ask_others(step, None, None));
+            machine.step(id, now, |claim, step| claim.ask_others(step, None));
         }
         let outcome = machine.step(id, now, |claim, step| {
             let outcome = claim.take_outcome(step);

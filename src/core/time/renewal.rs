@@ -24,10 +24,10 @@ pub enum Renewal {
 /// The times at which one held lock is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalPlan {
-    /// The time that is left of a lease when its renewal is due.
-    ahead: Duration,
-    /// The shortest and the longest time after which a renewal is tried again.
-    retry: (Duration, Duration),
+    /// The length of the lease that each renewal gives.
+    whole: Duration,
+    /// A renewal is not tried again within this time.
+    least_retry: Duration,
     /// Renewals are due only before this instant. `None` means no limit.
     end: Option<LeaseTick>,
 }
@@ -52,14 +52,24 @@ impl RenewalPlan {
             Renewal::UpTo(limit) => Some(start + limit),
             Renewal::Unlimited => None,
         };
-        let whole = lease.remaining(start);
-        let (ahead, retry) = (whole / 3 * 2, least_retry.max(whole / 20));
-        let latest = (retry * 3 / 2).min(ahead / 2); // well before the end of a short lease
         Some(Self {
-            ahead,
-            retry: (least_retry.max(retry / 2), least_retry.max(latest)),
+            whole: lease.remaining(start),
+            least_retry,
             end,
         })
+    }
+
+    /// Returns the time that is left of a lease when its renewal is due.
+    fn ahead(self) -> Duration {
+        self.whole / 3 * 2
+    }
+
+    /// Returns the shortest and the longest time after which a renewal is tried again.
+    fn retry(self) -> (Duration, Duration) {
+        let least = self.least_retry;
+        let retry = least.max(self.whole / 20);
+        let latest = (retry * 3 / 2).min(self.ahead() / 2); // well before the end of a short lease
+        (least.max(retry / 2), least.max(latest))
     }
 
     /// Returns this plan with the later end of the two plans.
@@ -73,7 +83,7 @@ impl RenewalPlan {
     /// Returns when to renew `lease`, which may have any length. Returns `None` if the plan ends
     /// before that. Then `lease` is the last one.
     pub(crate) fn due(self, lease: Lease) -> Option<LeaseTick> {
-        let due = lease.until().before(self.ahead);
+        let due = lease.until().before(self.ahead());
         (!self.is_over(due)).then_some(due)
     }
 
@@ -85,13 +95,13 @@ impl RenewalPlan {
 
     /// Returns the longest time after which a renewal is tried again.
     pub(crate) fn longest_retry(self) -> Duration {
-        self.retry.1
+        self.retry().1
     }
 
     /// Returns when to check on a renewal that was posted at `now`. `random` must be uniform over
     /// all of `u64`.
     pub(crate) fn look_again(self, now: LeaseTick, random: u64) -> LeaseTick {
-        let (least, most) = self.retry;
+        let (least, most) = self.retry();
         now + least + part(most.saturating_sub(least), random)
     }
 }

@@ -104,14 +104,14 @@ async fn decide(
 ) -> Attempted {
     let asks_anyway = level.claim.kind().spec().has_slots; // other masters may have a free slot
     if let Some(agreed) = agreed
-        && let Some(obstacle) = level.claim.ask_agreed(agreed, None, asks_anyway).await
+        && let Some(obstacle) = level.claim.ask_agreed(agreed, asks_anyway).await
     {
         let round = level.claim.newest_round();
         let mut denied = Denied::new(obstacle, Some(round.clone()));
         denied.watching = Some(round);
         return Attempted::Denied(denied);
     }
-    match level.claim.conclude(watch.is_some(), None, |_| true).await {
+    match level.claim.conclude(watch.is_some(), |_| true).await {
         Outcome::Won => Attempted::Won(level),
         outcome => {
             let is_watched = watch.is_some_and(|watch| watch());

@@ -29,7 +29,7 @@ use crate::{
         round_handle::RoundHandle,
         waiter::Waiter,
     },
-    machine::claim::ask::NextRound,
+    machine::claim::ask::Asking,
 };
 
 /// What a waiter has while it makes rounds with one claim. Dropping this value leaves the queues.
@@ -161,11 +161,10 @@ impl<'a> QueuedWait<'a> {
     /// token.
     async fn decide(&self, position: &mut QueuePosition<'a>) -> Result<Outcome, AcquireError> {
         self.ask_for_slot(position).await?;
-        let queue = position.waiter.as_ref().map(|_| self.policy.options);
         let claim = &position.level.claim;
         let rounds = claim.rounds();
         let may_raise = |round: &_| self.policy.right_time(round).is_none();
-        let outcome = claim.conclude(!position.is_last, queue, may_raise).await;
+        let outcome = claim.conclude(!position.is_last, may_raise).await;
         if outcome == Outcome::Won {
             self.note_win(position);
         } else if claim.rounds() > rounds {
@@ -212,17 +211,17 @@ impl<'a> QueuedWait<'a> {
         if let Some(waiter) = &position.waiter {
             waiter.begin_attempt();
         }
-        position.level.claim.ask_again(NextRound {
-            asked: position.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
-            // The round is a new attempt. The command that gives back the grants of the last
-            // attempt may arrive late, but does not remove grants of the new attempt. On masters
-            // that still have a grant of the last attempt, the new attempt replaces that grant.
-            identity: Some(self.identity()),
+        let claim = &position.level.claim;
+        let how = Asking {
+            first: position.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
             queue: position.waiter.as_ref().map(|_| self.policy.options),
-            candidate: None,
-            tries: None,
+            tries: claim.tries(),
             watch: (position.waiter.as_ref()).is_some_and(Waiter::watches),
-        });
+        };
+        // The round is a new attempt. The command that gives back the grants of the last attempt may
+        // arrive late, but does not remove grants of the new attempt. On masters that still have a
+        // grant of the last attempt, the new attempt replaces that grant.
+        claim.ask_again(self.identity(), how);
         Ok(())
     }
 

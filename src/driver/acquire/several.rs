@@ -153,7 +153,7 @@ impl<'a> Prefix<'a> {
         let begun = next.map(|request| (request, begin_by_token(request, None)));
         let mut begun = begun.collect::<Vec<_>>().into_iter();
         while let Some((request, level)) = begun.next() {
-            let outcome = level.claim.conclude(will_retry, None, |_| true).await;
+            let outcome = level.claim.conclude(will_retry, |_| true).await;
             if outcome != Outcome::Won {
                 drop(begun); // gives back the locks after this one
                 return Ok(Some(take_back(request, &level, outcome, false).await));

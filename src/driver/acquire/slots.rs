@@ -75,7 +75,7 @@ impl SlotChoice {
         queue: Option<QueueOptions>,
         is_last: bool,
     ) -> Option<Duration> {
-        claim.ask_agreed(self.agreed?, queue, is_last).await?;
+        claim.ask_agreed(self.agreed?, is_last).await?;
         let timeout = queue.map(|queue| queue.waiter_timeout);
         let timeout = timeout.unwrap_or_else(|| context.waiter_timeout());
         if let Some(round) = self.kept.take() {

@@ -24,7 +24,7 @@ use crate::{
     driver::{context::Context, round_handle::RoundHandle},
     machine::{
         ClaimId,
-        claim::{Claim, Terms, ask::NextRound},
+        claim::{Claim, Terms, ask::Asking},
     },
 };
 
@@ -72,29 +72,32 @@ impl LockRequest {
 
 impl ClaimHandle {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
-    /// that one at first: see [`ask_agreed`](Self::ask_agreed). If there are options for the
-    /// `queue`, also joins the queues of the masters.
+    /// that one at first: see [`ask_agreed`](Self::ask_agreed). If the kind of lock
+    /// [is watched](Kind::is_watched), that master also reports the next change of the key. If there
+    /// are options for the `queue`, also joins the queues of the masters.
     pub(crate) fn begin(
         request: &LockRequest,
         identity: Identity,
         agreed: Option<usize>,
         queue: Option<QueueOptions>,
     ) -> Self {
-        let context = &request.context;
+        let (context, lock_id) = (&request.context, &request.lock_id);
         let terms = Terms {
-            lock_id: request.lock_id.clone(),
+            lock_id: lock_id.clone(),
             ttl: request.ttl,
             drift: context.config.drift,
-            quorum: context.machine.quorum().clone(),
         };
         let (holding, rights) = (request.holding(identity), request.rights());
-        let tries = context.rights.to_try(rights);
-        let asked = agreed.map_or(MasterSet::ALL, MasterSet::only);
-        let id = (context.machine)
-            .with(|machine, now| machine.begin(terms, holding, asked, (queue, tries), now));
+        let how = Asking {
+            first: agreed.map_or(MasterSet::ALL, MasterSet::only),
+            queue,
+            tries: context.rights.to_try(rights),
+            watch: agreed.is_some() && lock_id.kind().is_watched(),
+        };
+        let id = (context.machine).with(|machine, now| machine.begin(terms, holding, how, now));
         Self {
             context: context.clone(),
-            lock_id: request.lock_id.clone(),
+            lock_id: lock_id.clone(),
             rights,
             id,
         }
@@ -123,12 +126,7 @@ impl ClaimHandle {
     /// All clients that wait for a lock ask the same agreed master first, and all but one of them
     /// then ask no other master. The agreed master reports the next change of the key to the
     /// clients that it refuses.
-    pub(crate) async fn ask_agreed(
-        &self,
-        agreed: usize,
-        queue: Option<QueueOptions>,
-        asks_anyway: bool,
-    ) -> Option<Obstacle> {
+    pub(crate) async fn ask_agreed(&self, agreed: usize, asks_anyway: bool) -> Option<Obstacle> {
         let round = self.newest_round();
         let obstacle = match self.context.in_time(round.voted(agreed)).await {
             Some(Vote::Refuse(Refusal::Held(report))) => {
@@ -139,34 +137,31 @@ impl ClaimHandle {
         };
         let obstacle = obstacle.filter(|_| !asks_anyway);
         if obstacle.is_none() {
-            self.ask_others(queue);
+            self.ask_others();
         } else if round.is_pending() {
             round.record(clock::now());
         }
         obstacle
     }
 
-    fn ask_others(&self, queue: Option<QueueOptions>) {
-        let tries = self.context.rights.to_try(self.rights);
-        self.step(|claim, step| claim.ask_others(step, queue, tries));
+    fn ask_others(&self) {
+        let tries = self.tries();
+        self.step(|claim, step| claim.ask_others(step, tries));
     }
 
-    /// Posts another round that asks for the lock. If the lock is fenced and `next` has no
-    /// candidate, the round offers a candidate that is larger than the last one.
-    pub(crate) fn ask_again(&self, mut next: NextRound) {
-        let Context {
-            rights, timestamps, ..
-        } = &*self.context;
-        if let Some(last) = self.fencing_token()
-            && next.candidate.is_none()
-        {
-            // The release raises the counters only to the last candidate. The command of an earlier
-            // candidate may arrive after the release, so no earlier candidate may be larger than
-            // the last one.
-            next.candidate = Some(timestamps.next().max(last.saturating_add(1)));
-        }
-        next.tries = rights.to_try(self.rights);
-        self.step(|claim, step| claim.ask_again(step, next));
+    /// Makes a new attempt in another round.
+    pub(crate) fn ask_again(&self, identity: Identity, how: Asking) {
+        // The release raises the counters only to the last candidate. The command of an earlier
+        // candidate may arrive after the release, so no earlier candidate may be larger than the
+        // last one.
+        let next = |last: u64| self.context.timestamps.next().max(last.saturating_add(1));
+        let candidate = self.fencing_token().map(next);
+        self.step(|claim, step| claim.ask_again(step, identity, candidate, how));
+    }
+
+    /// Returns the rights that the masters are asked to try.
+    pub(crate) fn tries(&self) -> Option<Rights> {
+        self.context.rights.to_try(self.rights)
     }
 
     /// Posts a round with another candidate for the fencing token if the round can win. Returns
@@ -175,7 +170,7 @@ impl ClaimHandle {
     /// The round can win if a majority of masters are free, and some of them have seen a larger
     /// candidate. It can also win if a majority of masters say that the time in the last candidate
     /// is wrong.
-    fn raise_ballot(&self, queue: Option<QueueOptions>) -> bool {
+    fn raise_ballot(&self) -> bool {
         if self.fencing_token().is_none() {
             return false;
         }
@@ -190,14 +185,8 @@ impl ClaimHandle {
         } else {
             return false;
         };
-        self.ask_again(NextRound {
-            asked: MasterSet::ALL,
-            identity: None, // the masters keep the grants of this attempt
-            queue,
-            candidate: Some(candidate),
-            tries: None,
-            watch: false,
-        });
+        let tries = self.tries();
+        self.step(|claim, step| claim.raise_ballot(step, candidate, tries));
         true
     }
 
@@ -233,13 +222,12 @@ impl ClaimHandle {
     pub(crate) async fn conclude(
         &self,
         will_retry: bool,
-        queue: Option<QueueOptions>,
         may_raise: impl Fn(&Round) -> bool,
     ) -> Outcome {
         for _ in 0..MORE_BALLOTS {
             let outcome = self.conclude_round(will_retry).await;
             let may_raise = || self.newest_round().read(&may_raise);
-            if outcome != Outcome::NoMajority || !may_raise() || !self.raise_ballot(queue) {
+            if outcome != Outcome::NoMajority || !may_raise() || !self.raise_ballot() {
                 return outcome;
             }
         }
@@ -266,7 +254,7 @@ impl ClaimHandle {
         let outcome = self.step(Claim::take_outcome);
         if outcome == Outcome::Won {
             context.observer().found_quorum();
-            if context.rights.to_try(self.rights).is_some() {
+            if self.tries().is_some() {
                 (self.newest_round()).read(|round| context.rights.note(self.rights, round));
             }
         }

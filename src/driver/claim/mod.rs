@@ -7,7 +7,7 @@ use std::{
     future::poll_fn,
     ops::ControlFlow,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     task::Context,
@@ -228,7 +228,7 @@ impl ClaimHandle {
     /// Waits until a majority has confirmed `release`, which removes a level.
     pub(crate) async fn confirm_release(
         &self,
-        release: Option<&RoundHandle>,
+        release: Option<RoundHandle>,
     ) -> Result<(), ReleaseError> {
         let name = self.name().clone();
         let Some(release) = release else {
@@ -294,8 +294,8 @@ pub(crate) struct Level {
     pub(crate) claim: ClaimHandle,
     /// Keeps alive the entry through which other tasks of the owner find the claim.
     _owned: Option<Arc<OwnedLock>>,
-    /// The round of the command that removes the level. `None` after a fork.
-    release: OnceLock<Option<RoundHandle>>,
+    /// Set once the level was removed.
+    has_ended: AtomicBool,
     /// `true` if other clients may share the lock with this level.
     is_shared: AtomicBool,
 }
@@ -306,17 +306,17 @@ impl Level {
         Self {
             claim,
             _owned: owned,
-            release: OnceLock::new(),
+            has_ended: AtomicBool::new(false),
             is_shared: AtomicBool::new(access == Access::Shared),
         }
     }
 
     /// Removes the level, unless it was removed before. Returns the round of the command that
-    /// removes the level, or `None` after a fork. With `watch`, the release of the last level also
-    /// watches the key.
-    pub(crate) fn end(&self, watch: bool) -> Option<&RoundHandle> {
-        let leave = || self.claim.leave(self.access(), watch);
-        self.release.get_or_init(leave).as_ref()
+    /// removes the level. `None` if there is no such command, as after a fork. With `watch`, the
+    /// release of the last level also watches the key.
+    pub(crate) fn end(&self, watch: bool) -> Option<RoundHandle> {
+        let is_first = !self.has_ended.swap(true, Ordering::Relaxed);
+        is_first.then(|| self.claim.leave(self.access(), watch))?
     }
 
     /// Returns whether this level shares the lock with others or excludes them.

@@ -16,21 +16,30 @@ use crate::{
     machine::round::Role,
 };
 
+/// How a round asks the masters for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    /// The masters to ask at first. The others are asked later in the same round.
+    pub(crate) first: MasterSet,
+    /// The options for the queues of the masters. `None` if the round does not join the queues.
+    pub(crate) queue: Option<QueueOptions>,
+    /// The rights that the masters are also asked to try.
+    pub(crate) tries: Option<Rights>,
+    /// `true` if the masters that are asked at first are asked to report the next change of the key.
+    pub(crate) watch: bool,
+}
+
 impl Claim {
-    /// Begins a claim. Asks all masters for the lock, or at first only those in `asked`. If the kind
-    /// of lock [is watched](crate::core::kind::Kind::is_watched), masters that are asked before the
-    /// others also report the next change of the key. If `queue` has options, joins the queues.
-    /// `holding` must have one level, with the access that the caller wants.
+    /// Begins a claim, with a first round. `holding` must have one level, with the access that the
+    /// caller wants.
     pub(in crate::machine) fn begin(
         terms: Terms,
         step: &mut Step<'_>,
         holding: Holding,
-        asked: MasterSet,
-        queue: Option<QueueOptions>,
-        tries: Option<Rights>,
+        how: Asking,
     ) -> Self {
         let lease = terms.lease(step, terms.ttl);
-        let (round, role) = acquisition(&terms, lease, step, queue);
+        let (round, role) = acquisition(&terms, lease, step, how);
         let mut claim = Self {
             began: step.now.monotonic,
             exclusive: u32::from(holding.access == Access::Exclusive),
@@ -40,59 +49,75 @@ impl Claim {
             rounds: 1,
             lease,
             validity: Duration::ZERO,
-            phase: Phase::Asking {
-                unasked: MasterSet::ALL - asked,
-            },
+            phase: Phase::asking(how),
             newest: step.rounds.open(round, role),
             timer: None,
             refs: 1,
             terms,
         };
-        claim.note_queue(step, queue);
-        let watch = asked != MasterSet::ALL && claim.terms.lock_id.kind().is_watched();
-        claim.ask_first(step, asked, queue, (watch, tries));
+        claim.ask_first(step, how);
         claim
     }
 
     /// Asks the masters that were not asked at first, in the same round. These masters are asked
-    /// for the slot that the agreed master has granted.
-    pub(crate) fn ask_others(
-        &mut self,
-        step: &mut Step<'_>,
-        queue: Option<QueueOptions>,
-        tries: Option<Rights>,
-    ) {
-        let Phase::Asking { unasked } = &mut self.phase else {
+    /// for the slot that the agreed master has granted, and to try rights.
+    pub(crate) fn ask_others(&mut self, step: &mut Step<'_>, tries: Option<Rights>) {
+        let Phase::Asking { unasked, queue } = &mut self.phase else {
             return;
         };
-        let others = mem::take(unasked);
+        let (others, queue) = (mem::take(unasked), *queue);
         self.holding.slot = step.rounds.of(self.newest).first_slot();
         self.last_until(step.expiry(self.terms.ttl));
         self.ask(step, others, queue, (false, tries));
     }
 
-    /// Asks again in a new round. `next` has what differs from the last round.
-    pub(crate) fn ask_again(&mut self, step: &mut Step<'_>, next: NextRound) {
-        let Phase::Asking { unasked } = &mut self.phase else {
-            return;
-        };
-        *unasked = MasterSet::ALL - next.asked;
-        self.rounds = self.rounds.saturating_add(1);
-        if let Some(by) = next.identity {
-            self.holding.by = by;
-            // Only a new attempt may ask for another slot: commands of the last attempt may arrive
-            // late.
+    /// Makes a new attempt in another round. A new attempt is needed if a command that takes back
+    /// the last attempt may arrive late. It may get another slot. If the lock is fenced, it offers
+    /// `candidate`.
+    pub(crate) fn ask_again(
+        &mut self,
+        step: &mut Step<'_>,
+        identity: Identity,
+        candidate: Option<u64>,
+        how: Asking,
+    ) {
+        if let Phase::Asking { .. } = self.phase {
+            self.holding.by = identity;
             self.holding.slot = None;
+            self.next_round(step, candidate, how);
         }
-        if let (Some(ballot), Some(candidate)) = (&mut self.holding.ballot, next.candidate) {
+    }
+
+    /// Offers another candidate for the fencing token, in another round. The masters keep the
+    /// grants of this attempt.
+    pub(crate) fn raise_ballot(
+        &mut self,
+        step: &mut Step<'_>,
+        candidate: u64,
+        tries: Option<Rights>,
+    ) {
+        if let Phase::Asking { queue, .. } = self.phase {
+            let how = Asking {
+                first: MasterSet::ALL,
+                queue,
+                tries,
+                watch: false,
+            };
+            self.next_round(step, Some(candidate), how);
+        }
+    }
+
+    fn next_round(&mut self, step: &mut Step<'_>, candidate: Option<u64>, how: Asking) {
+        if let (Some(ballot), Some(candidate)) = (&mut self.holding.ballot, candidate) {
             ballot.candidate = candidate;
         }
+        self.phase = Phase::asking(how);
+        self.rounds = self.rounds.saturating_add(1);
         self.lease = self.terms.lease(step, self.terms.ttl);
         self.last_until(step.expiry(self.terms.ttl));
-        let (round, role) = acquisition(&self.terms, self.lease, step, next.queue);
+        let (round, role) = acquisition(&self.terms, self.lease, step, how);
         self.open(round, role, step);
-        self.note_queue(step, next.queue);
-        self.ask_first(step, next.asked, next.queue, (next.watch, next.tries));
+        self.ask_first(step, how);
     }
 
     /// Gives back the grants of the masters in `to` after a round that was not won, and keeps the
@@ -125,24 +150,15 @@ impl Claim {
         Outcome::Won
     }
 
-    /// If the round joins the queues, notes that masters may have the ticket.
-    fn note_queue(&mut self, step: &Step<'_>, queue: Option<QueueOptions>) {
-        if let Some(queue) = queue {
+    /// Asks the masters that are asked at first. If the agreed master is asked before the others, it
+    /// chooses the slot, and does not queue the caller.
+    fn ask_first(&mut self, step: &mut Step<'_>, how: Asking) {
+        if let Some(queue) = how.queue {
+            // Masters may have the ticket.
             self.last_until(step.now.monotonic + queue.waiter_timeout * 2);
         }
-    }
-
-    /// Asks the masters in `asked`. If the agreed master is asked before the others, it chooses the
-    /// slot, and does not queue the caller.
-    fn ask_first(
-        &self,
-        step: &mut Step<'_>,
-        asked: MasterSet,
-        queue: Option<QueueOptions>,
-        also: (bool, Option<Rights>),
-    ) {
-        let queue = queue.filter(|_| asked == MasterSet::ALL);
-        self.ask(step, asked, queue, also);
+        let queue = how.queue.filter(|_| how.first == MasterSet::ALL);
+        self.ask(step, how.first, queue, (how.watch, how.tries));
     }
 
     /// Asks the masters in `to`. They may also be asked to watch the key, and to try rights.
@@ -160,35 +176,20 @@ impl Claim {
     }
 }
 
-/// The differences between the next round of a claim and the last one.
-#[derive(Debug)]
-pub(crate) struct NextRound {
-    /// The masters to ask at first. The others are asked later in the same round.
-    pub(crate) asked: MasterSet,
-    /// The identity of a new attempt. A new attempt is needed if a command that takes back the last
-    /// attempt may arrive late. `None` keeps the identity.
-    pub(crate) identity: Option<Identity>,
-    /// The options for the queues of the masters. `None` if the round does not join the queues.
-    pub(crate) queue: Option<QueueOptions>,
-    /// The number to offer for a fencing token. `None` keeps the last one.
-    pub(crate) candidate: Option<u64>,
-    /// The rights that the masters are also asked to try.
-    pub(crate) tries: Option<Rights>,
-    /// `true` if the masters are asked to report the next change of the key.
-    pub(crate) watch: bool,
+impl Phase {
+    fn asking(how: Asking) -> Self {
+        Self::Asking {
+            unasked: MasterSet::ALL - how.first,
+            queue: how.queue,
+        }
+    }
 }
 
-/// Returns a round that begins now and asks for a `lease`, and its role. If `queue` has options, the
-/// round joins the queues.
-fn acquisition(
-    terms: &Terms,
-    lease: Lease,
-    step: &Step<'_>,
-    queue: Option<QueueOptions>,
-) -> (Round, Role) {
-    let (verb, limit) = (Verb::Acquire, Some(lease.until()));
-    let mut round = Round::open(verb, &terms.quorum, step.now.lease, limit);
-    if queue.is_some() {
+/// Returns a round that begins now and asks for a `lease`, and its role.
+fn acquisition(terms: &Terms, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
+    let (quorum, limit) = (&step.roster.quorum, Some(lease.until()));
+    let mut round = Round::open(Verb::Acquire, quorum, step.now.lease, limit);
+    if how.queue.is_some() {
         round.mark_queued();
     }
     let role = if terms.lock_id.kind().spec().has_slots {

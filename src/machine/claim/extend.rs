@@ -92,7 +92,7 @@ impl Claim {
         // A majority counts only if it is complete before the old lease ends. Between that end and
         // a later majority, another client may have held the lock.
         let limit = self.lease.until().min(self.terms.lease(step, ttl).until());
-        let quorum = &self.terms.quorum;
+        let quorum = &step.roster.quorum;
         let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(limit));
         let role = Role::Extension(step.id, Extension::new(ttl, is_renewal));
         self.open(round, role, step);

@@ -14,6 +14,7 @@ use crate::core::{
     kind::Access,
     protocol::{
         command::{Action, Command, Holding},
+        identity::QueueOptions,
         name::LockId,
     },
     time::{
@@ -22,11 +23,7 @@ use crate::core::{
         tick::{LeaseTick, Tick},
     },
     view::lock_state::{LockState, LostReason},
-    vote::{
-        MasterSet, Slot,
-        quorum::{Outcome, Quorum},
-        round::Round,
-    },
+    vote::{MasterSet, Slot, quorum::Outcome, round::Round},
 };
 
 pub(crate) mod ask;
@@ -41,7 +38,6 @@ pub(crate) struct Terms {
     pub(crate) lock_id: LockId,
     pub(crate) ttl: Ttl,
     pub(crate) drift: Drift,
-    pub(crate) quorum: Quorum,
 }
 
 /// A claim on a lock, from its first round to its release.
@@ -88,6 +84,8 @@ enum Phase {
     Asking {
         /// The masters that the round has not asked yet.
         unasked: MasterSet,
+        /// The options for the queues of the masters. `None` if the round does not join the queues.
+        queue: Option<QueueOptions>,
     },
     Held(Held),
     Lost {
@@ -366,7 +364,7 @@ impl Claim {
     /// acquisition or an earlier round.
     fn needs_release(&self, newest: &Round) -> MasterSet {
         match self.phase {
-            Phase::Asking { unasked } if !unasked.is_empty() => {
+            Phase::Asking { unasked, .. } if !unasked.is_empty() => {
                 (newest.may_keep() - unasked) | self.may_keep
             }
             Phase::Asking { .. } | Phase::Held(_) | Phase::Lost { .. } | Phase::Released => {

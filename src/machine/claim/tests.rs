@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use std::sync::Arc;
 
-use super::{ask::NextRound, *};
+use super::{ask::Asking, *};
 use crate::core::{
     kind::Kind,
     protocol::{
@@ -521,7 +521,6 @@ impl Case {
             lock_id: lock_id(Kind::Mutex, "r"),
             ttl: ttl(9_000),
             drift: drift(),
-            quorum: quorum.clone(),
         };
         let ballot = (kind == 't').then(|| Ballot {
             counter: "c".into(),
@@ -545,7 +544,7 @@ impl Case {
             &session_config(millis(50)),
             start,
         );
-        let id = machine.begin(terms, holding, asked, (None, None), now);
+        let id = machine.begin(terms, holding, Asking::plain(asked), now);
         let mut case = Self {
             machine,
             id,
@@ -613,7 +612,7 @@ impl Case {
                 let state = self.step(Claim::look);
                 self.say(state);
             }
-            "others" => self.step(|claim, step| claim.ask_others(step, None, None)),
+            "others" => self.step(|claim, step| claim.ask_others(step, None)),
             "reenter" => {
                 let reenter = |claim: &mut Claim, step: &mut Step<'_>| {
                     claim.reenter(step, ttl(9_000), Access::Exclusive)
@@ -714,18 +713,18 @@ impl Case {
     /// Asks again, at first only the masters in `asked`.
     fn ask_again(&mut self, asked: MasterSet, candidate: u64) {
         let is_fair = self.kind == 'f';
-        let next = NextRound {
-            asked,
-            identity: is_fair.then(|| identity('f', self.rounds.len() as u64 + 1)),
+        let how = Asking {
             queue: is_fair.then_some(QueueOptions {
                 waiter_timeout: millis(6_000),
                 is_fresh: true,
             }),
-            candidate: Some(candidate),
-            tries: None,
-            watch: false,
+            ..Asking::plain(asked)
         };
-        self.step(|claim, step| claim.ask_again(step, next));
+        let attempt = self.rounds.len() as u64 + 1;
+        self.step(|claim, step| match is_fair {
+            true => claim.ask_again(step, identity('f', attempt), Some(candidate), how),
+            false => claim.raise_ballot(step, candidate, None),
+        });
     }
 
     fn vote(&mut self, round: usize, word: &str) {
