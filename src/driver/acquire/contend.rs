@@ -24,111 +24,123 @@ use crate::{
 };
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
-/// deadline. If no one else is known to want the lock, makes the first attempt without waiting for
-/// a turn.
+/// deadline.
 pub(super) async fn contend(
     request: &LockRequest,
     deadline: &Deadline,
 ) -> Result<Level, AcquireError> {
-    let (context, lock_id) = (&request.context, &request.lock_id);
-    let waiter = OnceLock::new();
-    let join = || Waiter::in_turn(&context.machine, &context.timers, lock_id);
-    let mut first = None;
-    if context.is_calm(lock_id) && !deadline.is_over() && !context.is_aside() {
-        let at = clock::now();
-        let watch = || listen(request, waiter.get_or_init(join));
-        match attempt(request, Some(deadline), None, Some(&watch)).await? {
-            Attempted::Won(level) => {
-                note_win(request, Start::Plain, at);
-                return Ok(level);
-            }
-            Attempted::Denied(denied) => first = Some((denied, at)),
-        }
-    }
-    let waiter = waiter.into_inner().unwrap_or_else(join);
-    let mut contest = Contest {
+    let config = &request.context.config;
+    let contest = Contest {
         request,
         deadline,
-        waiter,
-        policy: ContestPolicy::new(context.config.retry, context.config.poll, clock::now()),
+        waiter: OnceLock::new(),
+        policy: ContestPolicy::new(config.retry, config.poll, clock::now()),
     };
-    if let Some((denied, at)) = first {
-        contest.on_denied(&denied, None, at, false).await?;
-    } else if !deadline.is_over() {
-        contest.give_way(None).await;
-    }
     contest.win().await
-}
-
-/// Notes an attempt that began at `at` and won the lock.
-fn note_win(request: &LockRequest, start: Start, at: LeaseTick) {
-    let context = &request.context;
-    let now = clock::now();
-    request.history(|history| {
-        history.run.note(start, Some(now));
-        history.note_won(now.since(at), now);
-    });
-    context.note_reach(true, at);
 }
 
 /// A wait for a lock without queues on the masters.
 struct Contest<'a> {
     request: &'a LockRequest,
     deadline: &'a Deadline,
-    waiter: Waiter<'a>,
+    /// The waiter joins its queue when it is needed first.
+    waiter: OnceLock<Waiter<'a>>,
     policy: ContestPolicy,
 }
 
-impl Contest<'_> {
-    /// Makes attempts until one wins the lock, or until the deadline.
+impl<'a> Contest<'a> {
+    /// Makes attempts until one wins the lock, or until the deadline. If no one else is known to
+    /// want the lock, makes the first attempt without waiting for a turn.
     async fn win(mut self) -> Result<Level, AcquireError> {
         let (request, context) = (self.request, &self.request.context);
+        if !self.deadline.is_over() {
+            if !context.is_calm(&request.lock_id) || context.is_aside() {
+                self.give_way(None).await;
+            } else if let Some(level) = self.attempt(Start::Plain, None, false).await? {
+                return Ok(level);
+            }
+        }
         let mut checks = 0_u32; // since the waiter stepped aside
         loop {
             let start = self.wait_for_turn().await;
             let is_last = self.deadline.is_over();
-            let attempt_timeout = attempt_timeout(request);
-            let permit_by = self.deadline.permit_by(attempt_timeout, is_last);
-            self.waiter.expect(permit_by + attempt_timeout);
-            let is_aside = !is_last && context.is_aside();
-            if is_aside && !majority_answers(request).await {
+            let permit_and_attempt = attempt_timeout(request) * 2;
+            self.waiter().expect(clock::now() + permit_and_attempt);
+            if !is_last && context.is_aside() && !majority_answers(request).await {
                 context.check_open()?;
                 let end = self.deadline.cap(context.retry_at(checks));
-                self.waiter.sleep_until(end).await;
+                self.waiter().sleep_until(end).await;
                 checks = checks.saturating_add(1);
                 continue;
             }
             checks = 0;
-            self.waiter.begin_attempt();
-            let (agreed, at) = (self.choose_agreed(start, is_last), clock::now());
-            let watch = || listen(request, &self.waiter);
-            let watch = (!is_last).then_some(&watch as _);
-            match attempt(request, Some(self.deadline), agreed, watch).await? {
-                Attempted::Won(level) => {
-                    note_win(request, start, at);
-                    return Ok(level);
-                }
-                Attempted::Denied(denied) => {
-                    request.history(|history| history.run.note(start, None));
-                    self.on_denied(&denied, agreed, at, is_last).await?;
-                }
+            self.waiter().begin_attempt();
+            let agreed = self.choose_agreed(start, is_last);
+            if let Some(level) = self.attempt(start, agreed, is_last).await? {
+                return Ok(level);
             }
         }
+    }
+
+    fn waiter(&self) -> &Waiter<'a> {
+        let LockRequest {
+            context, lock_id, ..
+        } = self.request;
+        let join = || Waiter::in_turn(&context.machine, &context.timers, lock_id);
+        self.waiter.get_or_init(join)
+    }
+
+    /// Makes an attempt. If it is not won, waits until another attempt may win.
+    async fn attempt(
+        &mut self,
+        start: Start,
+        agreed: Option<usize>,
+        is_last: bool,
+    ) -> Result<Option<Level>, AcquireError> {
+        let (request, context) = (self.request, &self.request.context);
+        let (at, watch) = (clock::now(), || self.listen());
+        let watch = (!is_last).then_some(&watch as _);
+        let attempted = attempt(request, Some(self.deadline), agreed, watch).await?;
+        let now = clock::now();
+        let took = now.since(at);
+        let denied = match attempted {
+            Attempted::Won(level) => {
+                request.history(|history| {
+                    history.run.note(start, Some(now));
+                    history.note_won(took, now);
+                });
+                context.note_reach(true, at);
+                return Ok(Some(level));
+            }
+            Attempted::Denied(denied) => denied,
+        };
+        request.history(|history| {
+            history.run.note(start, None);
+            let is_one_asked = agreed.is_some();
+            (self.policy).note_denied(denied.met(), is_one_asked, took, history);
+        });
+        if let Some(is_reached) = denied.is_reached() {
+            context.note_reach(is_reached, at);
+        }
+        self.deadline.note_failure(request, &denied, is_last)?;
+        context.check_open()?; // closing wakes only waiters that are in a queue
+        self.wait(&denied).await;
+        Ok(None)
     }
 
     /// Waits for this waiter's turn. After a run of hand-overs within this process, also gives way
     /// to other processes.
     async fn wait_for_turn(&mut self) -> Start {
-        let (waiter, request) = (&self.waiter, self.request);
-        let has_waited = waiter.wait_for_turn(self.deadline.end).await;
+        let request = self.request;
+        let has_waited = self.waiter().wait_for_turn(self.deadline.end).await;
         let (now, are_told) = (clock::now(), self.agreed(MasterSet::ALL).is_some());
         let is_over = || request.history(|history| history.run.is_over(are_told, now));
-        let is_run_over = waiter.heard().is_released.then(is_over);
+        let is_run_over = self.waiter().heard().is_released.then(is_over);
         let start = self.policy.begin(has_waited, is_run_over);
         if start == Start::GaveWay {
             let time = |history: &mut _| self.policy.time_after_run(are_told, history);
             let end = now + request.history(time);
-            waiter.sleep_until(self.deadline.cap(end)).await;
+            self.waiter().sleep_until(self.deadline.cap(end)).await;
         }
         start
     }
@@ -140,41 +152,19 @@ impl Contest<'_> {
         let free = request.history(|history| self.policy.asked_first(start, history, now));
         let agreed = self.agreed(free).filter(|_| !is_last);
         if agreed.is_some() {
-            listen(request, &self.waiter); // that master reports the next change if it refuses
+            self.listen(); // that master reports the next change if it refuses
         } else {
             self.policy.note_all_asked(now);
         }
         agreed
     }
 
-    /// Notes an attempt that began at `at` and was not won. Waits until another attempt may win.
-    async fn on_denied(
-        &mut self,
-        denied: &Denied,
-        agreed: Option<usize>,
-        at: LeaseTick,
-        is_last: bool,
-    ) -> Result<(), AcquireError> {
-        let (request, context) = (self.request, &self.request.context);
-        let took = clock::now().since(at);
-        let met = denied.met();
-        request.history(|history| {
-            self.policy
-                .note_denied(met, agreed.is_some(), took, history);
-        });
-        if let Some(is_reached) = denied.is_reached() {
-            context.note_reach(is_reached, at);
-        }
-        self.deadline.note_failure(request, denied, is_last)?;
-        context.check_open()?; // closing wakes only waiters that are in a queue
-        self.wait(denied).await;
-        Ok(())
-    }
-
     /// Waits until another attempt may win.
     async fn wait(&mut self, denied: &Denied) {
-        if denied.obstacle == Obstacle::OwnerBusy {
-            self.waiter.step_back(); // otherwise, other owners would wait for this owner
+        if denied.obstacle == Obstacle::OwnerBusy
+            && let Some(waiter) = self.waiter.get_mut()
+        {
+            waiter.step_back(); // otherwise, other owners would wait for this owner
         }
         let wanted = denied.wanted_by_others();
         let (now, random) = (clock::now(), clock::random_u64());
@@ -182,7 +172,7 @@ impl Contest<'_> {
         let wait = self.policy.after(denied.met(), is_told, now, random);
         let [pause, end] = [wait.pause, wait.end].map(|time| self.deadline.cap(now + time));
         if !wait.pause.is_zero() {
-            self.waiter.pause_until(pause).await;
+            self.waiter().pause_until(pause).await;
         }
         let watching = denied.watching.as_ref();
         let news = self.wait_for_news(watching, wanted, end).await;
@@ -221,7 +211,7 @@ impl Contest<'_> {
             let is_reported = agreed.is_some_and(|agreed| heard.changed.contains(agreed));
             (heard.is_released || is_reported || !heard.contends).then_some(wanted)
         };
-        self.waiter.wait_until(end, answers, look).await
+        self.waiter().wait_until(end, answers, look).await
     }
 
     /// Lets waiters of other processes go first that have missed more releases. `since` is the time
@@ -244,7 +234,18 @@ impl Contest<'_> {
         let now = clock::now();
         let waited = since.map(|since| now.since(since));
         let end = now + history.time(waited, clock::random_u64());
-        self.waiter.pause_until(self.deadline.cap(end)).await;
+        self.waiter().pause_until(self.deadline.cap(end)).await;
+    }
+
+    /// Lets the waiter hear of the changes that masters report, unless waiters only poll. A master
+    /// reports a change only after a command that watches the lock. Returns whether there will be
+    /// reports.
+    fn listen(&self) -> bool {
+        let are_told = !self.request.context.config.waiters_poll;
+        if are_told {
+            self.waiter().watch(self.request.lock_id.key());
+        }
+        are_told
     }
 
     /// Returns the agreed master, chosen from the masters in `among` that report changes.
@@ -256,16 +257,6 @@ impl Contest<'_> {
         let among = context.machine.reporting().and(among);
         context.machine.agreed(self.request.lock_id.key(), among)
     }
-}
-
-/// Lets `waiter` hear of the changes that masters report, unless waiters only poll. A master reports
-/// a change only after a command that watches the lock. Returns whether there will be reports.
-fn listen(request: &LockRequest, waiter: &Waiter<'_>) -> bool {
-    let are_told = !request.context.config.waiters_poll;
-    if are_told {
-        waiter.watch(request.lock_id.key());
-    }
-    are_told
 }
 
 #[cfg(test)]

@@ -17,16 +17,14 @@ impl ClaimHandle {
     /// is nothing to wait for.
     pub(crate) fn extend(&self, ttl: Duration) -> Result<Option<RoundHandle>, ExtendError> {
         let ttl = self.context.config.ttl(ttl)?;
-        if self.context.is_forked() {
-            return Err(ExtendError::NoQuorum {
+        match self.unless_forked(|claim, step| claim.extend(step, ttl)) {
+            Some(Some(round)) => Ok(Some(RoundHandle::new(&self.context.machine, round))),
+            Some(None) => self.ensure_held().map(|()| None),
+            None => Err(ExtendError::NoQuorum {
                 name: self.name().clone(),
                 remaining: Duration::ZERO,
                 votes: self.context.closed_votes(Verb::Extend),
-            });
-        }
-        match self.step(|claim, step| claim.extend(step, ttl)) {
-            Some(round) => Ok(Some(RoundHandle::new(&self.context.machine, round))),
-            None => self.ensure_held().map(|()| None),
+            }),
         }
     }
 
@@ -49,9 +47,7 @@ impl ClaimHandle {
     /// Lets other clients share a level that has excluded them. If no other level excludes them,
     /// posts an extension that tells the masters to share the lock.
     pub(super) fn downgrade(&self) {
-        if !self.context.is_forked() {
-            self.step(|claim, step| claim.downgrade(step));
-        }
+        self.unless_forked(|claim, step| claim.downgrade(step));
     }
 
     /// Waits for the outcome of an extension.

@@ -124,18 +124,13 @@ impl ClaimHandle {
 
     /// Returns whether the lock is held. After a fork, the parent has it.
     pub(crate) fn lock_state(&self) -> LockState {
-        if self.context.is_forked() {
-            return LockState::Lost(LostReason::Ended);
-        }
-        self.step(Claim::look)
+        let state = self.unless_forked(Claim::look);
+        state.unwrap_or(LockState::Lost(LostReason::Ended))
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
     pub(crate) fn remaining(&self) -> Duration {
-        if self.context.is_forked() {
-            return Duration::ZERO;
-        }
-        self.step(Claim::remaining)
+        self.unless_forked(Claim::remaining).unwrap_or_default()
     }
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
@@ -159,9 +154,7 @@ impl ClaimHandle {
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.
     pub(crate) fn stop_renewing(&self) {
-        if !self.context.is_forked() {
-            self.step(|claim, _| claim.stop_renewing());
-        }
+        self.unless_forked(|claim, _| claim.stop_renewing());
     }
 
     /// Waits until the lock is lost. The lock also counts as lost when the timers end, because
@@ -245,6 +238,11 @@ impl ClaimHandle {
         } else {
             ReleaseError::NoQuorum { name, votes }
         })
+    }
+
+    /// Lets the claim take a step, unless the lock belongs to the parent, after a fork.
+    fn unless_forked<T>(&self, act: impl FnOnce(&mut Claim, &mut Step<'_>) -> T) -> Option<T> {
+        (!self.context.is_forked()).then(|| self.step(act))
     }
 
     /// Lets the claim in the machine take a step.
