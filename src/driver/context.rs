@@ -17,8 +17,8 @@ use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    masters::supervise, renewer::renew, rights::KnownRights, round_handle::RoundHandle,
-    time::Timers, timestamps::Timestamps, waiter::Waiter,
+    masters::supervise, renewer::renew, round_handle::RoundHandle, time::Timers,
+    timestamps::Timestamps, waiter::Waiter,
 };
 #[cfg(test)]
 use crate::sim::Process;
@@ -48,7 +48,6 @@ pub(crate) struct Context {
     pub(crate) owners: Arc<Owners>,
     pub(crate) timers: Timers,
     pub(crate) machine: Arc<Shared>,
-    pub(crate) rights: KnownRights,
     pub(crate) timestamps: Timestamps,
     pub(crate) histories: Histories,
     /// All waiters of the coordinator share this value.
@@ -85,7 +84,6 @@ impl Context {
             timers: Timers::new(runtime, alive),
             machine,
             config,
-            rights: KnownRights::default(),
             timestamps: Timestamps::default(),
             histories: Histories::default(),
             reach: Mutex::default(),

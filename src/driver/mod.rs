@@ -7,7 +7,6 @@ pub(crate) mod context;
 pub(crate) mod masters;
 pub(crate) mod questions;
 pub(crate) mod renewer;
-pub(crate) mod rights;
 pub(crate) mod round_handle;
 pub(crate) mod time;
 mod timestamps;

@@ -11,6 +11,7 @@ use std::{
 use crate::{
     clock,
     core::{
+        kind::rights::Rights,
         time::tick::LeaseTick,
         view::inspection::Seen,
         vote::{
@@ -138,6 +139,11 @@ impl RoundHandle {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
             (verb, outcome, self.elapsed(now))
         });
+    }
+
+    /// Notes what this round has shown of `rights`, if it is an acquisition that needs them.
+    pub(crate) fn note_rights(&self, rights: Rights) {
+        (self.shared).lock(|machine| machine.note_rights(rights, self.id));
     }
 
     /// Opens the span of a renewal of `claim`, if a subscriber wants to see it.

@@ -39,7 +39,6 @@ impl Asking {
         Self {
             first,
             queue: None,
-            tries: None,
             watch: false,
         }
     }

@@ -19,6 +19,7 @@ use self::{
     },
     out::{Effect, Event, HoldSpan, Post, Request, What},
     renewals::Renewals,
+    rights::KnownRights,
     round::{Role, RoundEvent, Rounds},
     session::{
         Cast, Cx, Session, SessionConfig,
@@ -29,6 +30,7 @@ use self::{
 use crate::{
     clock,
     core::{
+        kind::rights::Rights,
         protocol::{
             command::{Command, Holding, Reply},
             name::LockId,
@@ -47,6 +49,7 @@ pub(crate) mod claim;
 pub(crate) mod fixture;
 pub(crate) mod out;
 pub(crate) mod renewals;
+pub(crate) mod rights;
 pub(crate) mod round;
 pub(crate) mod session;
 pub(crate) mod waiters;
@@ -75,6 +78,7 @@ pub(crate) struct Machine {
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
     pub(crate) waiters: Waiters,
+    pub(crate) rights: KnownRights,
     pub(crate) sessions: Box<[Session]>,
     /// Set once nothing will be posted any more. The tasks end once everything is delivered.
     pub(crate) is_abandoned: bool,
@@ -111,6 +115,7 @@ impl Machine {
             rounds: Rounds::default(),
             renewals: Renewals::default(),
             waiters: Waiters::default(),
+            rights: KnownRights::default(),
             out: Vec::new(),
         }
     }
@@ -152,6 +157,7 @@ impl Machine {
             rounds: &mut self.rounds,
             renewals: &mut self.renewals,
             waiters: &mut self.waiters,
+            rights: &mut self.rights,
             posts: &mut self.posts,
             out: &mut self.out,
             now,
@@ -188,13 +194,18 @@ impl Machine {
         }
     }
 
-    /// Adds a reference to the claim, if its lock is held.
-    pub(crate) fn share_held(&mut self, id: ClaimId, now: Now) -> Option<&Claim> {
-        if !self.claims.contains_key(id) || !self.step(id, now, Claim::is_held_at) {
-            return None;
+    /// Adds a reference to the claim, if its lock is held. Returns whether it is.
+    pub(crate) fn share_held(&mut self, id: ClaimId, now: Now) -> bool {
+        let is_held = self.claims.contains_key(id) && self.step(id, now, Claim::is_held_at);
+        if is_held {
+            self.claims[id].refs += 1;
         }
-        self.claims[id].refs += 1;
-        Some(&self.claims[id])
+        is_held
+    }
+
+    /// Notes what `round` has shown of `rights`, if it is an acquisition that needs them.
+    pub(crate) fn note_rights(&mut self, rights: Rights, round: RoundId) {
+        self.rights.note(rights, self.rounds.of(round));
     }
 
     /// Drops a reference to the claim. The last one also drops the claim.

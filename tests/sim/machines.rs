@@ -449,7 +449,7 @@ impl Run {
         let Client { machine, calls, .. } = &mut self.clients[client];
         let Call { id, lock, .. } = calls[call];
         if random % 4 > 0 {
-            machine.step(id, now, |claim, step| claim.ask_others(step, None));
+            machine.step(id, now, |claim, step| claim.ask_others(step));
         }
         let outcome = machine.step(id, now, |claim, step| {
             let outcome = claim.take_outcome(step);

@@ -49,7 +49,7 @@ impl Denied {
         use Obstacle::{MissingRight, NoQuorum, Quarantined, TooSlow};
         let context = &request.context;
         if let Some(round) = &self.round {
-            round.read(|round| context.rights.note(request.rights(), round));
+            round.note_rights(request.rights());
         }
         match (&self.obstacle, &self.round) {
             (reason @ (MissingRight | NoQuorum | Quarantined(_) | TooSlow(_)), Some(round)) => {

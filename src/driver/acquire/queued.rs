@@ -215,7 +215,6 @@ impl<'a> QueuedWait<'a> {
         let how = Asking {
             first: position.slot.agreed.map_or(MasterSet::ALL, MasterSet::only),
             queue: position.waiter.as_ref().map(|_| self.policy.options),
-            tries: claim.tries(),
             watch: (position.waiter.as_ref()).is_some_and(Waiter::watches),
         };
         // The round is a new attempt. The command that gives back the grants of the last attempt may

@@ -87,32 +87,26 @@ impl ClaimHandle {
             ttl: request.ttl,
             drift: context.config.drift,
         };
-        let (holding, rights) = (request.holding(identity), request.rights());
+        let holding = request.holding(identity);
         let how = Asking {
             first: agreed.map_or(MasterSet::ALL, MasterSet::only),
             queue,
-            tries: context.rights.to_try(rights),
             watch: agreed.is_some() && lock_id.kind().is_watched(),
         };
         let id = (context.machine).with(|machine, now| machine.begin(terms, holding, how, now));
         Self {
             context: context.clone(),
             lock_id: lock_id.clone(),
-            rights,
             id,
         }
     }
 
     /// Returns the claim `id` on the lock `lock_id`, if the lock is held.
     pub(super) fn held(context: &Arc<Context>, lock_id: &LockId, id: ClaimId) -> Option<Self> {
-        let is_fenced = context.machine.with(|machine, now| {
-            let claim = machine.share_held(id, now)?;
-            Some(claim.fencing_token().is_some())
-        })?;
-        Some(Self {
+        let is_held = (context.machine).with(|machine, now| machine.share_held(id, now));
+        is_held.then(|| Self {
             context: context.clone(),
             lock_id: lock_id.clone(),
-            rights: Rights::of(lock_id.kind(), is_fenced),
             id,
         })
     }
@@ -137,16 +131,11 @@ impl ClaimHandle {
         };
         let obstacle = obstacle.filter(|_| !asks_anyway);
         if obstacle.is_none() {
-            self.ask_others();
+            self.step(Claim::ask_others);
         } else if round.is_pending() {
             round.record(clock::now());
         }
         obstacle
-    }
-
-    fn ask_others(&self) {
-        let tries = self.tries();
-        self.step(|claim, step| claim.ask_others(step, tries));
     }
 
     /// Makes a new attempt in another round.
@@ -157,11 +146,6 @@ impl ClaimHandle {
         let next = |last: u64| self.context.timestamps.next().max(last.saturating_add(1));
         let candidate = self.fencing_token().map(next);
         self.step(|claim, step| claim.ask_again(step, identity, candidate, how));
-    }
-
-    /// Returns the rights that the masters are asked to try.
-    pub(crate) fn tries(&self) -> Option<Rights> {
-        self.context.rights.to_try(self.rights)
     }
 
     /// Posts a round with another candidate for the fencing token if the round can win. Returns
@@ -185,8 +169,7 @@ impl ClaimHandle {
         } else {
             return false;
         };
-        let tries = self.tries();
-        self.step(|claim, step| claim.raise_ballot(step, candidate, tries));
+        self.step(|claim, step| claim.raise_ballot(step, candidate));
         true
     }
 
@@ -254,9 +237,6 @@ impl ClaimHandle {
         let outcome = self.step(Claim::take_outcome);
         if outcome == Outcome::Won {
             context.observer().found_quorum();
-            if self.tries().is_some() {
-                (self.newest_round()).read(|round| context.rights.note(self.rights, round));
-            }
         }
         outcome
     }

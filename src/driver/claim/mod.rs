@@ -20,7 +20,7 @@ use crate::{
     clock,
     core::{
         error::ReleaseError,
-        kind::{Access, Kind, rights::Rights},
+        kind::{Access, Kind},
         protocol::name::LockId,
         time::tick::Tick,
         view::lock_state::{LockState, LostReason},
@@ -43,7 +43,6 @@ pub(crate) mod owned_lock;
 pub(crate) struct ClaimHandle {
     context: Arc<context::Context>,
     lock_id: LockId,
-    rights: Rights,
     id: ClaimId,
 }
 
@@ -267,7 +266,6 @@ impl ClaimHandle {
         Self {
             context: self.context.clone(),
             lock_id: self.lock_id.clone(),
-            rights: self.rights,
             id: self.id,
         }
     }

@@ -14,6 +14,7 @@ use crate::{
         },
     },
     driver::{acquire::denied::Deadline, context::Context},
+    machine::Machine,
 };
 
 /// Waits until enough masters can vote, or until too many deny a right. Asks all masters for the
@@ -53,7 +54,7 @@ pub(crate) async fn ready(
 async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
     let lock = context.config.key_template.example();
     let mut question = Command::new(&lock, Action::Probe);
-    question.tries = context.rights.missing();
+    question.tries = context.machine.lock(|machine| machine.rights.missing());
     let forgives = question.tries.is_none();
     let round = context.ask(question, None);
     loop {
@@ -83,7 +84,8 @@ fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) 
             && !denial.is_about_scripts()
             && health.error.as_deref().map(ServerError::of) != Some(denial)
         {
-            if context.rights.is_first_warning() {
+            let is_first = |machine: &mut Machine| machine.rights.is_first_warning();
+            if context.machine.lock(is_first) {
                 let key = context.config.key_template.example();
                 context
                     .observer()

@@ -23,8 +23,6 @@ pub(crate) struct Asking {
     pub(crate) first: MasterSet,
     /// The options for the queues of the masters. `None` if the round does not join the queues.
     pub(crate) queue: Option<QueueOptions>,
-    /// The rights that the masters are also asked to try.
-    pub(crate) tries: Option<Rights>,
     /// `true` if the masters that are asked at first are asked to report the next change of the key.
     pub(crate) watch: bool,
 }
@@ -60,15 +58,15 @@ impl Claim {
     }
 
     /// Asks the masters that were not asked at first, in the same round. These masters are asked
-    /// for the slot that the agreed master has granted, and to try rights.
-    pub(crate) fn ask_others(&mut self, step: &mut Step<'_>, tries: Option<Rights>) {
+    /// for the slot that the agreed master has granted.
+    pub(crate) fn ask_others(&mut self, step: &mut Step<'_>) {
         let Phase::Asking { unasked, queue } = &mut self.phase else {
             return;
         };
         let (others, queue) = (mem::take(unasked), *queue);
         self.holding.slot = step.rounds.of(self.newest).first_slot();
         self.last_until(step.expiry(self.terms.ttl));
-        self.ask(step, others, queue, (false, tries));
+        self.ask(step, others, queue, false);
     }
 
     /// Makes a new attempt in another round. A new attempt is needed if a command that takes back
@@ -90,17 +88,11 @@ impl Claim {
 
     /// Offers another candidate for the fencing token, in another round. The masters keep the
     /// grants of this attempt.
-    pub(crate) fn raise_ballot(
-        &mut self,
-        step: &mut Step<'_>,
-        candidate: u64,
-        tries: Option<Rights>,
-    ) {
+    pub(crate) fn raise_ballot(&mut self, step: &mut Step<'_>, candidate: u64) {
         if let Phase::Asking { queue, .. } = self.phase {
             let how = Asking {
                 first: MasterSet::ALL,
                 queue,
-                tries,
                 watch: false,
             };
             self.next_round(step, Some(candidate), how);
@@ -140,6 +132,10 @@ impl Claim {
             return Outcome::TooLate;
         }
         self.holding.slot = newest.slot();
+        let rights = self.rights();
+        if step.rights.to_try(rights).is_some() {
+            step.rights.note(rights, newest);
+        }
         if let Phase::Asking { .. } = self.phase {
             self.phase = Phase::Held(Held::default());
         }
@@ -158,21 +154,21 @@ impl Claim {
             self.last_until(step.now.monotonic + queue.waiter_timeout * 2);
         }
         let queue = how.queue.filter(|_| how.first == MasterSet::ALL);
-        self.ask(step, how.first, queue, (how.watch, how.tries));
+        self.ask(step, how.first, queue, how.watch);
     }
 
-    /// Asks the masters in `to`. They may also be asked to watch the key, and to try rights.
-    fn ask(
-        &self,
-        step: &mut Step<'_>,
-        to: MasterSet,
-        queue: Option<QueueOptions>,
-        (watch, tries): (bool, Option<Rights>),
-    ) {
+    /// Asks the masters in `to`. With `watch`, they are also asked to report the next change of the
+    /// key. If it is not known that they give the rights that the lock needs, they also try these.
+    fn ask(&self, step: &mut Step<'_>, to: MasterSet, queue: Option<QueueOptions>, watch: bool) {
         let action = Action::Acquire(self.holding.clone(), self.terms.ttl, queue);
         let mut command = self.command(action);
-        (command.watch, command.tries) = (watch, tries);
+        (command.watch, command.tries) = (watch, step.rights.to_try(self.rights()));
         step.post(to, command, self.newest, None);
+    }
+
+    /// Returns the rights that the lock needs.
+    fn rights(&self) -> Rights {
+        Rights::of(self.terms.lock_id.kind(), self.holding.ballot.is_some())
     }
 }
 

@@ -612,7 +612,7 @@ impl Case {
                 let state = self.step(Claim::look);
                 self.say(state);
             }
-            "others" => self.step(|claim, step| claim.ask_others(step, None)),
+            "others" => self.step(|claim, step| claim.ask_others(step)),
             "reenter" => {
                 let reenter = |claim: &mut Claim, step: &mut Step<'_>| {
                     claim.reenter(step, ttl(9_000), Access::Exclusive)
@@ -723,7 +723,7 @@ impl Case {
         let attempt = self.rounds.len() as u64 + 1;
         self.step(|claim, step| match is_fair {
             true => claim.ask_again(step, identity('f', attempt), Some(candidate), how),
-            false => claim.raise_ballot(step, candidate, None),
+            false => claim.raise_ballot(step, candidate),
         });
     }
 

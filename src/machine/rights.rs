@@ -1,6 +1,6 @@
 //! What is known of the rights of the program on its masters.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
+use std::mem;
 
 use crate::core::{
     kind::rights::Rights,
@@ -12,57 +12,51 @@ use crate::core::{
 #[derive(Debug, Default)]
 pub(crate) struct KnownRights {
     /// The rights that a majority of every set of masters has given.
-    given: AtomicU16,
+    given: u16,
     /// The rights that were needed last, and that too many masters denied.
-    missing: AtomicU16,
+    missing: u16,
     /// The same for locks whose keys were denied before any lock was answered: the key template may
     /// be wrong. Once a lock was answered, a denied key says nothing about other locks.
-    without_key: AtomicU16,
-    is_warned: AtomicBool,
+    without_key: u16,
+    is_warned: bool,
 }
 
 impl KnownRights {
     /// Returns the rights to try together with an acquisition that needs `rights`.
     pub(super) fn to_try(&self, rights: Rights) -> Option<Rights> {
-        (!self.are_given(rights)).then_some(rights)
+        (self.given & bit(rights) == 0).then_some(rights)
     }
 
     /// Notes what `round` has shown of `rights`, if it is an acquisition that needs them.
-    pub(super) fn note(&self, rights: Rights, round: &Round) {
+    pub(super) fn note(&mut self, rights: Rights, round: &Round) {
         if round.verb() != Verb::Acquire {
             return;
         }
         let bit = bit(rights);
         if round.every_set_has(Vote::is_answer) {
-            self.given.fetch_or(bit, Ordering::Relaxed);
-            self.missing.fetch_and(!bit, Ordering::Relaxed);
-            self.without_key.store(0, Ordering::Relaxed);
+            self.given |= bit;
+            self.missing &= !bit;
+            self.without_key = 0;
         } else if round.lacks_rights() && round.denies_key() {
-            if self.given.load(Ordering::Relaxed) == 0 {
-                self.without_key.fetch_or(bit, Ordering::Relaxed);
+            if self.given == 0 {
+                self.without_key |= bit;
             }
         } else if round.lacks_rights() {
-            self.given.fetch_and(!bit, Ordering::Relaxed);
-            self.missing.fetch_or(bit, Ordering::Relaxed);
+            self.given &= !bit;
+            self.missing |= bit;
         }
     }
 
     /// Returns rights that a lock has needed and that too many masters denied, if no such lock was
     /// tried with success since.
-    pub(super) fn missing(&self) -> Option<Rights> {
-        let [denied, without_key] =
-            [&self.missing, &self.without_key].map(|bits| bits.load(Ordering::Relaxed));
-        let missing = denied | without_key;
+    pub(crate) fn missing(&self) -> Option<Rights> {
+        let missing = self.missing | self.without_key;
         Rights::all().find(|rights| missing & bit(*rights) != 0)
     }
 
     /// Returns whether this is the first call.
-    pub(super) fn is_first_warning(&self) -> bool {
-        !self.is_warned.swap(true, Ordering::Relaxed)
-    }
-
-    fn are_given(&self, rights: Rights) -> bool {
-        self.given.load(Ordering::Relaxed) & bit(rights) != 0
+    pub(crate) fn is_first_warning(&mut self) -> bool {
+        !mem::replace(&mut self.is_warned, true)
     }
 }
 
@@ -116,7 +110,7 @@ mod tests {
             // Other locks of this kind have other keys.
             (&["ggg", "kkg"], false, false),
         ] {
-            let known = KnownRights::default();
+            let mut known = KnownRights::default();
             for letters in rounds {
                 known.note(mutex, &round(letters));
             }
@@ -130,7 +124,7 @@ mod tests {
     #[test]
     fn a_denied_key_says_nothing_once_another_lock_was_answered() {
         let [mutex, fair] = [Kind::Mutex, Kind::Fair].map(|kind| Rights::of(kind, false));
-        let known = KnownRights::default();
+        let mut known = KnownRights::default();
         known.note(fair, &round("kkk"));
         assert_eq!(known.missing(), Some(fair));
         known.note(mutex, &round("ggg"));
