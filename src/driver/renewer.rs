@@ -1,31 +1,17 @@
 //! Renews locks. All guards of a coordinator share one task.
 
-use std::{collections::VecDeque, pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc};
 
 use futures::future::select;
 
-use crate::{
-    clock,
-    core::time::tick::LeaseTick,
-    driver::{round_handle::RoundHandle, time},
-    master::Shared,
-    panics::shielded,
-};
-
-/// The largest number of renewals that are posted together.
-const BATCH: usize = 512;
-/// The largest number of renewals that may be undecided.
-const MOST: usize = 2 * BATCH;
+use crate::{clock, core::time::tick::LeaseTick, driver::time, master::Shared, panics::shielded};
 
 /// Renews claims when they are due, until the machine is abandoned. Renewals that are due at the
-/// same time are sent to each master in one batch.
-///
-/// Masters can answer only a limited number of renewals within the node timeout. Further renewals
-/// would time out, and would be posted again. So the task waits for votes if very many renewals are
-/// under way. Masters answer in order, so a batch is decided when its last round is decided. A
-/// master that hangs delays no renewal while a majority answers.
+/// same time are sent to each master in one batch. A master that hangs delays no renewal while a
+/// majority answers.
 pub(crate) async fn renew(machine: Arc<Shared>) {
-    let (mut batches, mut undecided) = (VecDeque::new(), 0);
+    /// The largest number of renewals that are posted together.
+    const BATCH: usize = 512;
     while let Some(due) = next_due(&machine).await {
         if clock::now() < due {
             let sleep = pin!(time::sleep_until(due));
@@ -33,29 +19,17 @@ pub(crate) async fn renew(machine: Arc<Shared>) {
             select(pin!(machine.renewer.notified()), sleep).await;
             continue;
         }
-        if let Some(batch) = renew_some(&machine) {
-            undecided += batch.renewals;
-            batches.push_back(batch);
-        }
-        while let Some(Batch { last, renewals }) = batches.front()
-            && (undecided + BATCH > MOST || !last.is_pending())
-        {
-            last.decided().await;
-            undecided -= renewals;
-            batches.pop_front();
+        for _ in 0..BATCH {
+            if !renew_one(&machine) {
+                break;
+            }
         }
         tokio::task::yield_now().await;
     }
 }
 
-/// Renewals that were posted together.
-struct Batch {
-    last: RoundHandle,
-    renewals: usize,
-}
-
-/// Waits until there is a claim. Returns the instant at which the next claim is due, or `None` if
-/// the machine is abandoned.
+/// Waits until a claim can be renewed. Returns the instant at which it is due, or `None` if the
+/// machine is abandoned.
 async fn next_due(machine: &Shared) -> Option<LeaseTick> {
     loop {
         let (is_closed, due) =
@@ -67,20 +41,25 @@ async fn next_due(machine: &Shared) -> Option<LeaseTick> {
     }
 }
 
-/// Renews a batch of the claims that are due.
-fn renew_some(shared: &Arc<Shared>) -> Option<Batch> {
-    let mut batch = None;
-    for renewals in 1..=BATCH {
-        let random = clock::random_u64();
-        let posted = shared.with(|machine, now| machine.renew_next(random, now));
-        let Some(posted) = posted else {
-            break;
-        };
-        if let Some((claim, round)) = posted {
-            let last = RoundHandle::new(shared, round);
-            shielded(|| last.open_span(claim)); // subscribers are code of the program
-            batch = Some(Batch { last, renewals });
+/// Renews a claim that is due. Returns whether there was one.
+fn renew_one(shared: &Shared) -> bool {
+    let random = clock::random_u64();
+    let due = shared.with(|machine, now| {
+        let claim = machine.pop_due(now)?;
+        let hold = machine.claim_hold(claim);
+        if hold.is_none() {
+            machine.renew(claim, random, None, now);
         }
+        Some(hold.map(|hold| (claim, hold)))
+    });
+    let is_due = due.is_some();
+    if let Some(Some((claim, (lock, hold)))) = due {
+        let mut span = None;
+        shielded(|| {
+            span = shared.observer.renewal(lock.name(), &hold);
+            drop(hold); // subscribers are code of the program
+        });
+        shared.with(|machine, now| machine.renew(claim, random, span, now));
     }
-    batch
+    is_due
 }

@@ -21,7 +21,7 @@ use crate::{
             votes::Votes,
         },
     },
-    machine::{ClaimId, Machine, RoundId, round::RoundEvent},
+    machine::{Machine, RoundId, round::RoundEvent},
     master::Shared,
 };
 
@@ -144,20 +144,6 @@ impl RoundHandle {
     /// Notes what this round has shown of `rights`, if it is an acquisition that needs them.
     pub(crate) fn note_rights(&self, rights: Rights) {
         (self.shared).lock(|machine| machine.note_rights(rights, self.id));
-    }
-
-    /// Opens the span of a renewal of `claim`, if a subscriber wants to see it.
-    pub(crate) fn open_span(&self, claim: ClaimId) {
-        let (observer, id) = (&self.shared.observer, self.id);
-        let hold = (self.shared).lock(|machine| machine.claim_hold(claim));
-        let span = hold.and_then(|(lock, hold)| observer.renewal(lock.name(), &hold));
-        let Some(span) = span else {
-            return;
-        };
-        let decided = (self.shared).lock(|machine| machine.rounds.live(id).keep_span(span));
-        if let Some((outcome, span)) = decided {
-            span.record("outcome", outcome);
-        }
     }
 
     /// Decides that the round has no majority, unless the round is decided already. Wakes no task,

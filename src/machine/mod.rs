@@ -9,6 +9,7 @@ use std::{
 };
 
 use slotmap::{SlotMap, new_key_type};
+use tracing::Span;
 
 use self::{
     claim::{
@@ -20,7 +21,7 @@ use self::{
     out::{Effect, Event, HoldSpan, Post, Request, What},
     renewals::Renewals,
     rights::KnownRights,
-    round::{Role, RoundEvent, Rounds},
+    round::{Extension, Role, RoundEvent, Rounds},
     session::{
         Cast, Cx, Session, SessionConfig,
         link::{Item, Sent},
@@ -310,7 +311,7 @@ impl Machine {
         let live = self.rounds.live(round);
         let outcome = live.round.outcome();
         match live.role {
-            Role::Extension(claim, _) => {
+            Role::Extension(claim, Extension { is_renewal, .. }) => {
                 // Other failures than the deciding one have no consequences.
                 let consequence = Consequence::of_vote(&live.round, before, master)
                     .filter(|this| is_answer || *this == Consequence::Failed);
@@ -323,6 +324,9 @@ impl Machine {
                     });
                 }
                 self.out.extend(decided);
+                if is_renewal && before == Outcome::Pending && outcome != before {
+                    self.out.extend(self.renewals.decided());
+                }
             }
             Role::Leave {
                 claim,
@@ -344,18 +348,23 @@ impl Machine {
         }
     }
 
-    /// Renews a claim that is due, if there is one. `random` must be uniform over all of `u64`.
-    /// Returns `None` if no claim is due. A round that was posted comes with a reference for the
-    /// caller.
-    pub(crate) fn renew_next(
-        &mut self,
-        random: u64,
-        now: Now,
-    ) -> Option<Option<(ClaimId, RoundId)>> {
-        let id = self.renewals.pop_due(now.lease)?;
-        self.claims[id].timer = None;
-        let round = self.step(id, now, |claim, step| claim.renew(step, random));
-        Some(round.map(|round| (id, self.rounds.share(round))))
+    /// Returns a claim that is due for its renewal, if there is one. The caller
+    /// [renews](Self::renew) it.
+    pub(crate) fn pop_due(&mut self, now: Now) -> Option<ClaimId> {
+        loop {
+            let id = self.renewals.pop_due(now.lease)?;
+            self.claims[id].timer = None;
+            if self.step(id, now, Claim::is_due) {
+                return Some(id);
+            }
+        }
+    }
+
+    /// Renews a claim, if it still exists: see [`Claim::renew`].
+    pub(crate) fn renew(&mut self, id: ClaimId, random: u64, span: Option<Arc<Span>>, now: Now) {
+        if self.claims.contains_key(id) {
+            self.step(id, now, |claim, step| claim.renew(step, random, span));
+        }
     }
 
     /// Returns whether one of the claims that are renewed has this lock now. Returns `false` if

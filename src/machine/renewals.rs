@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::ClaimId;
+use super::{ClaimId, out::Effect};
 use crate::core::time::tick::LeaseTick;
 
 #[derive(Debug, Default)]
@@ -11,9 +11,27 @@ pub(crate) struct Renewals {
     /// The time until which the renewer sleeps. The claim that is due then may have been removed
     /// meanwhile. `None` if the renewer waits for a claim.
     sleeps_until: Option<LeaseTick>,
+    /// The number of renewals that are not decided.
+    undecided: usize,
 }
 
 impl Renewals {
+    /// While more renewals than this are undecided, no further one begins. Masters can answer only
+    /// a limited number of renewals within the node timeout. Further ones would time out, and would
+    /// be posted again.
+    const MANY_UNDECIDED: usize = 512;
+
+    /// Notes that a renewal was posted.
+    pub(super) fn begun(&mut self) {
+        self.undecided += 1;
+    }
+
+    /// Notes that a renewal was decided. Wakes the renewer if it may have waited for that.
+    pub(super) fn decided(&mut self) -> Option<Effect> {
+        self.undecided = self.undecided.saturating_sub(1);
+        (self.undecided == Self::MANY_UNDECIDED).then_some(Effect::WakeRenewer)
+    }
+
     /// Renews `claim` at the time `to`, and not at the time `from`. Returns whether the renewer must
     /// be woken.
     pub(super) fn set(
@@ -43,8 +61,11 @@ impl Renewals {
 
     /// Returns when the next claim is due. The renewer then sleeps until that time. If the claim
     /// that woke the renewer is gone, the renewer sleeps nevertheless: a program that holds its locks
-    /// only briefly would otherwise wake it each time.
+    /// only briefly would otherwise wake it each time. `None` if the renewer waits until it is woken.
     pub(crate) fn next_due(&mut self, now: LeaseTick) -> Option<LeaseTick> {
+        if self.undecided > Self::MANY_UNDECIDED {
+            return None;
+        }
         let next = self.timers.first().map(|(due, _)| *due);
         self.sleeps_until = next.or_else(|| self.sleeps_until.filter(|until| *until > now));
         self.sleeps_until

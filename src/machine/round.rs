@@ -284,25 +284,23 @@ impl LiveRound {
             _ => None,
         }
     }
-
-    /// Keeps the span of a renewal. Returns the outcome and the span if the renewal is decided
-    /// already.
-    pub(crate) fn keep_span(&mut self, span: Arc<Span>) -> Option<(&'static str, Arc<Span>)> {
-        let Role::Extension(_, extension) = &mut self.role else {
-            return None;
-        };
-        extension.span = Some(span);
-        let outcome = outcome_word(Outcome::Pending, self.round.outcome())?;
-        Some((outcome, extension.span(outcome)?))
-    }
 }
 
 impl Extension {
-    pub(super) fn new(ttl: Ttl, is_renewal: bool) -> Self {
+    /// An extension that the program has asked for.
+    pub(super) fn asked(ttl: Ttl) -> Self {
         Self {
             ttl,
-            is_renewal,
+            is_renewal: false,
             span: None,
+        }
+    }
+
+    pub(super) fn renewal(ttl: Ttl, span: Option<Arc<Span>>) -> Self {
+        Self {
+            ttl,
+            is_renewal: true,
+            span,
         }
     }
 

@@ -325,10 +325,8 @@ impl Run {
     fn serve(&mut self, client: usize) {
         let now = now(self.now);
         let machine = &mut self.clients[client].machine;
-        while let Some(renewed) = machine.renew_next(self.random.number(), now) {
-            if let Some((_, round)) = renewed {
-                machine.drop_round(round);
-            }
+        while let Some(claim) = machine.pop_due(now) {
+            machine.renew(claim, self.random.number(), None, now);
             machine.settle(now);
         }
         for master in 0..self.servers.len() {

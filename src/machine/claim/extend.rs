@@ -1,7 +1,9 @@
 //! Extends a lock that is held, and puts its key back on masters that lack the key, or the slot that
 //! was won.
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
+
+use tracing::Span;
 
 use super::{Claim, Phase, has_failed, step::Step};
 use crate::{
@@ -80,11 +82,12 @@ impl Claim {
     /// Asks all masters to extend the lock and to set the depth. Returns the round, with a reference
     /// for the caller. `None` if the lock is not held.
     pub(crate) fn extend(&mut self, step: &mut Step<'_>, ttl: Ttl) -> Option<RoundId> {
-        self.post_extension(step, ttl, false)?;
+        self.post_extension(step, Extension::asked(ttl))?;
         Some(step.rounds.share(self.newest))
     }
 
-    fn post_extension(&mut self, step: &mut Step<'_>, ttl: Ttl, is_renewal: bool) -> Option<()> {
+    fn post_extension(&mut self, step: &mut Step<'_>, extension: Extension) -> Option<()> {
+        let ttl = extension.ttl;
         self.held_at(step)?;
         if has_failed(step.rounds.of(self.newest)) {
             self.doubt(step, self.newest);
@@ -94,7 +97,7 @@ impl Claim {
         let limit = self.lease.until().min(self.terms.lease(step, ttl).until());
         let quorum = &step.roster.quorum;
         let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(limit));
-        let role = Role::Extension(step.id, Extension::new(ttl, is_renewal));
+        let role = Role::Extension(step.id, extension);
         self.open(round, role, step);
         self.last_until(step.expiry(ttl));
         let command = self.command(Action::Extend(self.holding.clone(), ttl));
@@ -130,32 +133,42 @@ impl Claim {
         self.remove_level(Access::Exclusive);
         self.add_level(Access::Shared);
         if self.holding.access == Access::Shared {
-            self.post_extension(step, self.terms.ttl, false);
+            self.post_extension(step, Extension::asked(self.terms.ttl));
         }
     }
 
-    /// Renews the lock if that is due, even if the last extension is under way: it may wait for a
-    /// master that answers late, while another master has missed it. Returns the round if it was
-    /// posted. `random` must be uniform over all of `u64`.
+    /// Returns whether to renew the lock now. If so, the caller does it: see [`renew`](Self::renew).
+    pub(in crate::machine) fn is_due(&mut self, step: &mut Step<'_>) -> bool {
+        let (lease, now) = (self.lease, step.now.lease);
+        let Some(held) = self.held_at(step) else {
+            return false;
+        };
+        let plan = held.plan.filter(|plan| !plan.is_over(now));
+        let due = plan.and_then(|plan| plan.due(lease));
+        held.next_look = due.filter(|due| *due > now);
+        due.is_some() && held.next_look.is_none()
+    }
+
+    /// Renews the lock, even if the last extension is under way: it may wait for a master that
+    /// answers late, while another master has missed it. `random` must be uniform over all of
+    /// `u64`. The outcome is recorded in `span`.
     pub(in crate::machine) fn renew(
         &mut self,
         step: &mut Step<'_>,
         random: u64,
-    ) -> Option<RoundId> {
-        let (lease, now) = (self.lease, step.now.lease);
-        let held = self.held_at(step)?;
-        let plan = held.plan.filter(|plan| !plan.is_over(now));
-        let Some((plan, due)) = plan.and_then(|plan| Some((plan, plan.due(lease)?))) else {
-            held.next_look = None;
-            return None;
+        span: Option<Arc<Span>>,
+    ) {
+        let now = step.now.lease;
+        let Some(held) = self.held_at(step) else {
+            return;
         };
-        if due > now {
-            held.next_look = Some(due);
-            return None;
+        if let Some(plan) = held.plan {
+            held.next_look = Some(plan.look_again(now, random));
+            let renewal = Extension::renewal(self.terms.ttl, span);
+            if self.post_extension(step, renewal).is_some() {
+                step.renewals.begun();
+            }
         }
-        held.next_look = Some(plan.look_again(now, random));
-        self.post_extension(step, self.terms.ttl, true)?;
-        Some(self.newest)
     }
 
     /// Carries out the consequence of a vote on the extension `round`.
