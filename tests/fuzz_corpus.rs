@@ -18,11 +18,6 @@ fn configuration() {
 }
 
 #[test]
-fn names() {
-    replay("names", targets::names::run);
-}
-
-#[test]
 fn replies() {
     replay("replies", targets::replies::run);
 }

@@ -5,7 +5,6 @@
 
 pub mod configuration;
 mod hostile_master;
-pub mod names;
 pub mod replies;
 pub mod resp;
 mod session;
