@@ -2,6 +2,7 @@
 
 pub mod alloc;
 pub mod capacity;
+pub mod child;
 pub mod contestants;
 pub mod fault;
 pub mod figure;

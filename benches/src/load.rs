@@ -57,13 +57,6 @@ pub enum Flavour {
 impl Flavour {
     pub const ALL: [Self; 2] = [Self::CurrentThread, Self::MultiThread];
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CurrentThread => "current",
-            Self::MultiThread => "multi",
-        }
-    }
-
     pub fn runtime(self) -> std::io::Result<tokio::runtime::Runtime> {
         match self {
             Self::CurrentThread => tokio::runtime::Builder::new_current_thread(),

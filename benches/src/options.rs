@@ -4,6 +4,8 @@ use std::env;
 use std::process;
 use std::time::Duration;
 
+use crate::load::Length;
+
 /// The requested options. `None` leaves the choice to the bench.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -12,6 +14,13 @@ pub struct Options {
     pub widths: Option<Vec<usize>>,
     pub rounds: Option<usize>,
     pub seconds: Option<f64>,
+}
+
+/// How often and for how long a bench runs closed loops, and with how many tasks.
+pub struct Extent {
+    pub rounds: usize,
+    pub widths: Vec<usize>,
+    pub length: Length,
 }
 
 const USAGE: &str =
@@ -54,6 +63,19 @@ impl Options {
     pub fn wants(&self, name: &str) -> bool {
         let only = self.only.as_deref();
         only.is_none_or(|only| only.iter().any(|one| one == name))
+    }
+
+    /// Returns the extent of a bench, with these values where the options say nothing. The lengths
+    /// of the warm-up and of the measurement are in milliseconds.
+    pub fn extent(&self, rounds: usize, widths: &[usize], warm_up: u64, measured: u64) -> Extent {
+        Extent {
+            rounds: self.rounds.unwrap_or(rounds),
+            widths: self.widths.clone().unwrap_or_else(|| widths.to_vec()),
+            length: Length {
+                warm_up: Duration::from_millis(warm_up),
+                measured: self.measured(measured),
+            },
+        }
     }
 
     /// Returns the measured time of a run: `--seconds` if it is given, otherwise `millis`.

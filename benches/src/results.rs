@@ -24,7 +24,6 @@ pub struct Results {
 pub enum Metric {
     Throughput,
     P50,
-    P99,
     Cpu,
     ServerCpu,
 }
@@ -35,17 +34,8 @@ impl Metric {
         match self {
             Self::Throughput => outcome.per_second,
             Self::P50 => outcome.p50_us,
-            Self::P99 => outcome.p99_us,
             Self::Cpu => outcome.cpu_us,
             Self::ServerCpu => row.server_us,
-        }
-    }
-
-    fn better(self, a: f64, b: f64) -> bool {
-        if self == Self::Throughput {
-            a > b
-        } else {
-            a < b
         }
     }
 }
@@ -56,7 +46,7 @@ impl Results {
     }
 
     /// Returns the median over the rounds, or `None` if the entrant did not run.
-    pub fn median(&self, metric: Metric, who: &str, flavour: Flavour, width: usize) -> Option<f64> {
+    fn median(&self, metric: Metric, who: &str, flavour: Flavour, width: usize) -> Option<f64> {
         let values = self.values(metric, who, flavour, width);
         (!values.is_empty()).then(|| median(values))
     }
@@ -66,13 +56,12 @@ impl Results {
         Flavour::ALL
             .into_iter()
             .filter_map(|flavour| Some((flavour, self.median(metric, who, flavour, width)?)))
-            .reduce(|best, other| {
-                if metric.better(other.1, best.1) {
-                    other
-                } else {
-                    best
-                }
-            })
+            .reduce(
+                |best, other| match (metric == Metric::Throughput) == (other.1 > best.1) {
+                    true => other,
+                    false => best,
+                },
+            )
     }
 
     /// Returns the ratio of `a` to `b`, each on its better runtime. The result is the median of the

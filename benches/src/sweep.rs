@@ -2,14 +2,13 @@
 //! of every key again and again. The TTL that is left shows when the key was last set or extended.
 
 use std::env;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::child::{Child, over};
 use crate::load::Result;
 
 /// The environment variable that a bench sets for the process of the sweep.
@@ -45,19 +44,13 @@ impl Sweep {
     /// Starts a sweep of the first `keys` keys on the master at `address`. These keys have the TTL
     /// `ttl`.
     pub fn start(address: &str, keys: usize, ttl: Duration) -> Result<Self> {
-        let child = Command::new(env::current_exe()?)
-            .env(ROLE, format!("{address} {keys} {}", ttl.as_millis()))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        Ok(Self(child))
+        let role = format!("{address} {keys} {}", ttl.as_millis());
+        Child::start(ROLE, role).map(Self)
     }
 
     pub fn end(mut self) -> Result<SweepResult> {
-        drop(self.0.stdin.take());
-        let mut out = String::new();
-        let stdout = self.0.stdout.take().ok_or("no stdout")?;
-        BufReader::new(stdout).read_to_string(&mut out)?;
+        self.0.send_line()?;
+        let out = self.0.lines.next().ok_or("no sweep")??;
         let mut numbers = out.split_whitespace().map(str::parse::<u64>);
         let mut number = || Ok::<_, crate::load::Error>(numbers.next().ok_or("no sweep")??);
         Ok(SweepResult {
@@ -69,13 +62,6 @@ impl Sweep {
     }
 }
 
-impl Drop for Sweep {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Returns false if no bench started this process for a sweep. Otherwise sweeps, and returns true.
 pub fn play() -> Result<bool> {
     let Ok(role) = env::var(ROLE) else {
@@ -84,18 +70,12 @@ pub fn play() -> Result<bool> {
     let mut words = role.split(' ');
     let mut word = || words.next().ok_or("malformed role");
     let (address, keys, ttl) = (word()?, word()?.parse()?, word()?.parse()?);
-    let over = Arc::new(AtomicBool::new(false));
-    let set_over = over.clone();
-    thread::spawn(move || {
-        let _ = std::io::stdin().lock().read_line(&mut String::new());
-        set_over.store(true, Ordering::Release);
-    });
     let SweepResult {
         renewals,
         late,
         missing,
         worst,
-    } = sweep(address, keys, ttl, &over)?;
+    } = sweep(address, keys, ttl, &over())?;
     println!("{renewals} {late} {missing} {}", worst.as_millis());
     Ok(true)
 }

@@ -9,30 +9,26 @@ use quorlock_benches::contestants::quorlock::Quorlock;
 use quorlock_benches::fault::{BlackHole, Fault};
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
-use quorlock_benches::options::Options;
+use quorlock_benches::options::{Extent, Options};
 use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::{Outcome, median};
 
 const MASTERS: usize = 5;
 
-struct Setup {
-    rounds: usize,
-    widths: Vec<usize>,
-    length: Length,
-    options: Options,
-}
-
 fn main() -> Result<()> {
-    let setup = Setup::new(Options::from_args());
+    let options = Options::from_args();
+    let extent = match options.quick {
+        true => options.extent(1, &[1, 64], 30, 300),
+        false => options.extent(7, &[1, 64], 100, 1000),
+    };
     let servers = servers::masters(MASTERS);
     let runtime = Flavour::CurrentThread.runtime()?;
     let mut wrong = Vec::new();
-    heading();
-    for fault in Fault::ALL {
-        if !setup.options.wants(fault.name()) {
-            continue;
-        }
-        if let Err(error) = runtime.block_on(compare(fault, &servers, &setup)) {
+    for fault in Fault::ALL
+        .into_iter()
+        .filter(|fault| options.wants(fault.name()))
+    {
+        if let Err(error) = runtime.block_on(compare(fault, &servers, &extent)) {
             wrong.push(format!("{}: {error}", fault.name()));
         }
     }
@@ -40,25 +36,6 @@ fn main() -> Result<()> {
         Ok(())
     } else {
         Err(wrong.join("; ").into())
-    }
-}
-
-impl Setup {
-    fn new(options: Options) -> Self {
-        let (rounds, warm_up, measured) = if options.quick {
-            (1, 30, 300)
-        } else {
-            (7, 100, 1000)
-        };
-        Self {
-            rounds: options.rounds.unwrap_or(rounds),
-            widths: options.widths.clone().unwrap_or_else(|| vec![1, 64]),
-            length: Length {
-                warm_up: Duration::from_millis(warm_up),
-                measured: options.measured(measured),
-            },
-            options,
-        }
     }
 }
 
@@ -118,7 +95,7 @@ struct Pair {
 
 /// Compares masters with a fault to healthy masters. Uses two coordinators, because each keeps the
 /// state of its masters.
-async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<()> {
+async fn compare(fault: Fault, servers: &[Server], extent: &Extent) -> Result<()> {
     let hole = BlackHole::open()?;
     let mut urls = servers::urls(servers);
     let healthy = FailureCounter::connect_to(&urls, MASTERS, "healthy").await?;
@@ -130,13 +107,13 @@ async fn compare(fault: Fault, servers: &[Server], setup: &Setup) -> Result<()> 
     let faulty = FailureCounter::connect_to(&urls, live, "faulty").await?;
     let mut samples = 0;
 
-    for &width in &setup.widths {
+    for &width in &extent.widths {
         let mut pairs = Vec::new();
-        for round in 0..setup.rounds {
+        for round in 0..extent.rounds {
             healthy.inner.wait_for_grants(MASTERS).await?;
             faulty.inner.wait_for_grants(live).await?;
             let victim = &servers[round % MASTERS];
-            pairs.push(one_round(fault, &healthy, &faulty, victim, width, setup.length).await?);
+            pairs.push(one_round(fault, &healthy, &faulty, victim, width, extent.length).await?);
         }
         report(fault, width, &pairs);
         let of = |pair: &Pair| pair.healthy.samples + pair.faulty.samples;
@@ -195,29 +172,7 @@ async fn one_round(
     })
 }
 
-fn heading() {
-    println!(
-        "acquire + release on {MASTERS} masters, one of them at fault; medians over the rounds"
-    );
-    println!(
-        "{:<12} {:>5}  {:<8} {:>10} {:>10} {:>10} {:>10} {:>9}",
-        "fault", "tasks", "masters", "cycles/s", "p50 us", "p99 us", "worst us", "samples"
-    );
-}
-
 fn report(fault: Fault, width: usize, pairs: &[Pair]) {
-    row(
-        fault,
-        width,
-        "healthy",
-        pairs.iter().map(|pair| &pair.healthy),
-    );
-    row(
-        fault,
-        width,
-        "faulty",
-        pairs.iter().map(|pair| &pair.faulty),
-    );
     let ratio = |of: fn(&Outcome) -> f64| {
         median(
             pairs
@@ -236,27 +191,5 @@ fn report(fault: Fault, width: usize, pairs: &[Pair]) {
         &format!("{}_one_of_five_worst_{width}", fault.name()),
         worst,
         "us",
-    );
-}
-
-/// Prints the medians over the rounds, the single worst cycle, and the total number of samples.
-fn row<'a>(
-    fault: Fault,
-    width: usize,
-    masters: &str,
-    outcomes: impl Iterator<Item = &'a Outcome> + Clone,
-) {
-    let of = |field: fn(&Outcome) -> f64| median(outcomes.clone().map(field));
-    println!(
-        "{:<12} {width:>5}  {masters:<8} {:>10.0} {:>10.1} {:>10.1} {:>10.0} {:>9}",
-        fault.name(),
-        of(|outcome| outcome.per_second),
-        of(|outcome| outcome.p50_us),
-        of(|outcome| outcome.p99_us),
-        outcomes
-            .clone()
-            .map(|outcome| outcome.worst_us)
-            .fold(0.0, f64::max),
-        outcomes.map(|outcome| outcome.samples).sum::<usize>(),
     );
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Coordinator, Quarantine};
 use quorlock_benches::figure::figure;
-use quorlock_benches::handover::{self, Entrant, HandoverTimes, NAME, Plan};
+use quorlock_benches::handover::{self, Entrant, NAME, Plan};
 use quorlock_benches::load::{Flavour, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::servers::{self, Server};
@@ -34,10 +34,6 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
     let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 5 });
     const ENTRANTS: [Entrant; 3] = [Entrant::Bare, Entrant::Quorlock, Entrant::Rslock];
     let mut p50s: [Vec<f64>; 3] = Default::default();
-    println!(
-        "{:10} {:>6} {:>6} {:>10} {:>10} {:>10}",
-        "", "count", "within", "p50 us", "p90 us", "p99 us"
-    );
     for _ in 0..rounds {
         for (who, p50s) in ENTRANTS.into_iter().zip(&mut p50s) {
             let millis = match (options.quick, who) {
@@ -65,7 +61,6 @@ fn pairs(options: &Options, servers: &[Server]) -> Result<()> {
                 measured: options.measured(millis),
             };
             let seen = handover::run(plan, servers)?;
-            print(who.name(), &seen, &seen.micros);
             p50s.push(percentile(&seen.micros, 50.0)?);
         }
     }
@@ -92,7 +87,6 @@ fn foreign(options: &Options, servers: &[Server]) -> Result<()> {
         measured: options.measured(if options.quick { 3_000 } else { 20_000 }),
     };
     let seen = handover::run(plan, servers)?;
-    print("foreign", &seen, &seen.from_first);
     let p50 = percentile(&seen.from_first, 50.0)?;
     figure("foreign_handover_p50_us", p50, "us");
     Ok(())
@@ -150,7 +144,6 @@ fn many_processes(
         (5, _) => format!("{}_waiters", processes * tasks),
         _ => format!("{processes}_processes"),
     };
-    print(&suffix, &seen, &seen.all_micros);
     let all = &seen.all_micros;
     let (p50, p99) = (percentile(all, 50.0)?, percentile(all, 99.0)?);
     let commands = seen.commands as f64 / all.len() as f64;
@@ -172,15 +165,6 @@ fn many_processes(
         figure(&name, number, unit);
     }
     Ok(())
-}
-
-/// Prints the times of the hand-overs in `micros`.
-fn print(who: &str, seen: &HandoverTimes, micros: &[f64]) {
-    let at = |percent| percentile(micros, percent).unwrap_or(f64::NAN);
-    let (p50, p90, p99) = (at(50.0), at(90.0), at(99.0));
-    let count = seen.all_micros.len();
-    let within = count - seen.micros.len();
-    println!("{who:10} {count:6} {within:6} {p50:10.0} {p90:10.0} {p99:10.0}");
 }
 
 fn percentile(sorted: &[f64], percent: f64) -> Result<f64> {

@@ -1,13 +1,11 @@
 //! Compares locks of newer kinds to reentrant locks of the same run, and ten names to one.
 
-use std::time::Duration;
-
 use quorlock_benches::contestants::kinds::{
     Fair, Permit, Reader, Reentrant, SharedReader, TenNames, Writer,
 };
 use quorlock_benches::contestants::quorlock::Quorlock;
 use quorlock_benches::figure::figure;
-use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
+use quorlock_benches::load::{self, Contestant, Flavour, Result};
 use quorlock_benches::options::Options;
 use quorlock_benches::permits;
 use quorlock_benches::servers::{self, Server};
@@ -109,17 +107,17 @@ impl Place<'_> {
         if !options.wants(name) {
             return Ok(());
         }
-        let rounds = options.rounds.unwrap_or(if options.quick { 1 } else { 7 });
-        let length = Length {
-            warm_up: Duration::from_millis(if options.quick { 50 } else { 300 }),
-            measured: options.measured(if options.quick { 200 } else { 2_000 }),
+        let extent = match options.quick {
+            true => options.extent(1, &[width], 50, 200),
+            false => options.extent(7, &[width], 300, 2_000),
         };
+        let length = extent.length;
         let measure = |outcome: Outcome| match width {
             1 => outcome.p50_us,
             _ => outcome.per_second,
         };
         let mut ratios = Vec::new();
-        for _ in 0..rounds {
+        for _ in 0..extent.rounds {
             let flavour = Flavour::CurrentThread;
             let yardstick = load::run::<Yardstick>(flavour, &self.urls, width, length)?;
             let other = load::run::<C>(flavour, &self.urls, width, length)?;

@@ -1,8 +1,6 @@
 //! Measures acquiring and releasing without contention, and compares it to the limit of the machine
 //! and to other crates.
 
-use std::time::Duration;
-
 use quorlock_benches::contestants::{
     bare,
     kinds::{Fair, FairAcquire, Fenced, Guarded, Reentrant, SCRIPTED, Scripted},
@@ -12,13 +10,13 @@ use quorlock_benches::contestants::{
 };
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Flavour, Length, Result};
-use quorlock_benches::options::Options;
+use quorlock_benches::options::{Extent, Options};
 use quorlock_benches::results::{Metric, Results, Row};
 use quorlock_benches::servers::{self, Server};
 use quorlock_benches::stats::Outcome;
 
 const MASTERS: usize = 5;
-const CONTESTANTS: [&str; 4] = ["bare", "naive", "rslock", "quorlock"];
+const OTHERS: [&str; 3] = ["bare", "naive", "rslock"];
 /// The crate's other kinds of lock, compared to its mutex `quorlock`.
 const KINDS: [&str; 3] = ["reentrant", "fair", FAIR_ACQUIRE];
 /// The mutex with a fencing token, and with quarantine, compared to the plain mutex.
@@ -41,89 +39,65 @@ const TURNS: [&str; 10] = [
     FAIR_ACQUIRE,
 ];
 
-struct Setup {
-    rounds: usize,
-    widths: Vec<usize>,
-    length: Length,
-    options: Options,
-}
-
 fn main() -> Result<()> {
-    let setup = Setup::new(Options::from_args());
+    let options = Options::from_args();
+    let extent = match options.quick {
+        true => options.extent(1, &[1, 16, 128], 30, 100),
+        false => options.extent(7, &[1, 16, 128, 512], 150, 700),
+    };
     let servers = servers::masters(MASTERS);
-    let results = setup.run(&servers)?;
-    table(&results, &setup.widths);
-    ratios(&results, &setup.widths);
-    runtimes(&results, &setup.widths);
-    extras(&results, &setup.widths);
-    native(&results, &setup.widths);
-    absolutes(&results, &setup.widths);
+    let results = run(&options, &extent, &servers)?;
+    ratios(&results, &extent.widths);
+    runtimes(&results, &extent.widths);
+    native(&results, &extent.widths);
+    absolutes(&results, &extent.widths);
     Ok(())
 }
 
-impl Setup {
-    fn new(options: Options) -> Self {
-        let (rounds, widths, warm_up, measured) = if options.quick {
-            (1, vec![1, 16, 128], 30, 100)
-        } else {
-            (7, vec![1, 16, 128, 512], 150, 700)
-        };
-        Self {
-            rounds: options.rounds.unwrap_or(rounds),
-            widths: options.widths.clone().unwrap_or(widths),
-            length: Length {
-                warm_up: Duration::from_millis(warm_up),
-                measured: options.measured(measured),
-            },
-            options,
-        }
-    }
-
-    /// Runs all contestants in every round. Each round begins with another contestant.
-    fn run(&self, servers: &[Server]) -> Result<Results> {
-        let urls = servers::urls(servers);
-        let has_native = forbid_native(servers);
-        let mut results = Results::default();
-        for round in 0..self.rounds {
-            eprintln!("round {} of {}", round + 1, self.rounds);
-            for &width in &self.widths {
-                let mut entrants = self.entrants(width);
-                entrants.retain(|&(who, _)| has_native || who != SCRIPTED);
-                let count = entrants.len().max(1);
-                entrants.rotate_left(round % count);
-                for (who, flavour) in entrants {
-                    let before = servers::cpu_us(servers);
-                    let outcome = run_one(who, flavour, &urls, width, self.length)
-                        .map_err(|error| format!("{who} {} {width}: {error}", flavour.name()))?;
-                    let server_us = servers::cpu_us(servers) - before;
-                    servers::check_empty(servers, who)?;
-                    results.push(Row {
-                        who,
-                        flavour,
-                        width,
-                        server_us: server_us / outcome.cycles as f64,
-                        outcome,
-                    });
-                }
+/// Runs all contestants in every round. Each round begins with another contestant.
+fn run(options: &Options, extent: &Extent, servers: &[Server]) -> Result<Results> {
+    let urls = servers::urls(servers);
+    let has_native = forbid_native(servers);
+    let mut results = Results::default();
+    for round in 0..extent.rounds {
+        eprintln!("round {} of {}", round + 1, extent.rounds);
+        for &width in &extent.widths {
+            let mut entrants = entrants(options, width);
+            entrants.retain(|&(who, _)| has_native || who != SCRIPTED);
+            let count = entrants.len().max(1);
+            entrants.rotate_left(round % count);
+            for (who, flavour) in entrants {
+                let before = servers::cpu_us(servers);
+                let outcome = run_one(who, flavour, &urls, width, extent.length)
+                    .map_err(|error| format!("{who} {flavour:?} {width}: {error}"))?;
+                let server_us = servers::cpu_us(servers) - before;
+                servers::check_empty(servers, who)?;
+                results.push(Row {
+                    who,
+                    flavour,
+                    width,
+                    server_us: server_us / outcome.cycles as f64,
+                    outcome,
+                });
             }
         }
-        Ok(results)
     }
+    Ok(results)
+}
 
-    /// Returns the contestants that run, with their runtimes. `bare` has no runtime and one thread,
-    /// so it is listed as current-thread. `fair_acquire` sends the same commands as `fair`, so it
-    /// runs with a single task only.
-    fn entrants(&self, width: usize) -> Vec<(&'static str, Flavour)> {
-        let wanted = TURNS.into_iter().filter(|who| self.options.wants(who));
-        wanted
-            .flat_map(|who| Flavour::ALL.map(|flavour| (who, flavour)))
-            .filter(|&(who, flavour)| match who {
-                "bare" => flavour == Flavour::CurrentThread,
-                FAIR_ACQUIRE if width > 1 => false,
-                _ => true,
-            })
-            .collect()
-    }
+/// Returns the contestants that run, with their runtimes. `bare` has no runtime and one thread, so
+/// it is listed as current-thread. `fair_acquire` sends the same commands as `fair`, so it runs
+/// with a single task only.
+fn entrants(options: &Options, width: usize) -> Vec<(&'static str, Flavour)> {
+    let wanted = TURNS.into_iter().filter(|who| options.wants(who));
+    wanted
+        .flat_map(|who| Flavour::ALL.map(|flavour| (who, flavour)))
+        .filter(|&(who, flavour)| match who {
+            "bare" => flavour == Flavour::CurrentThread,
+            FAIR_ACQUIRE if width > 1 => false,
+            _ => true,
+        })
+        .collect()
 }
 
 fn run_one(
@@ -147,42 +121,25 @@ fn run_one(
     }
 }
 
-fn table(results: &Results, widths: &[usize]) {
-    println!("acquire + release on {MASTERS} masters; medians over the rounds");
-    println!("cpu: processor time of a cycle in this process, without the servers");
-    println!(
-        "{:>5}  {:<12} {:<8} {:>10} {:>10} {:>10} {:>10}",
-        "tasks", "contestant", "runtime", "cycles/s", "p50 us", "p99 us", "cpu us"
-    );
-    for &width in widths {
-        println!();
-        let crate_only = KINDS.into_iter().chain(MORE).chain([SCRIPTED]);
-        for who in CONTESTANTS.into_iter().chain(crate_only) {
-            for flavour in Flavour::ALL {
-                let median = |metric| results.median(metric, who, flavour, width);
-                let Some(throughput) = median(Metric::Throughput) else {
-                    continue;
-                };
-                println!(
-                    "{width:>5}  {who:<12} {:<8} {throughput:>10.0} {:>10.1} {:>10.1} {:>10.1}",
-                    if who == "bare" { "-" } else { flavour.name() },
-                    median(Metric::P50).unwrap_or(f64::NAN),
-                    median(Metric::P99).unwrap_or(f64::NAN),
-                    median(Metric::Cpu).unwrap_or(f64::NAN),
-                );
-            }
-        }
-    }
-}
-
+/// Prints what each kind of lock, the fencing token, the quarantine and the release without a script
+/// cost, and how the crate compares to the others: latency for one task, throughput for several.
 fn ratios(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for other in CONTESTANTS.into_iter().filter(|&who| who != "quorlock") {
-            ratio(results, width, "quorlock", other, &format!("vs_{other}"));
-        }
-        for kind in KINDS {
-            let what = format!("{kind}_vs_mutex");
-            ratio(results, width, kind, "quorlock", &what);
+        let (metric, latency, what) = match width {
+            1 => (Metric::P50, "p50".to_owned(), "p50_1task".to_owned()),
+            _ => {
+                let throughput = format!("throughput_{width}");
+                (Metric::Throughput, throughput.clone(), throughput)
+            }
+        };
+        let others = OTHERS.map(|other| ("quorlock", other, format!("{what}_vs_{other}")));
+        let kinds = KINDS.map(|kind| (kind, "quorlock", format!("{what}_{kind}_vs_mutex")));
+        let more = MORE.map(|who| (who, "quorlock", format!("{who}_{latency}_vs_plain")));
+        let native = ("quorlock", SCRIPTED, format!("native_{what}_vs_script"));
+        for (who, other, name) in [&others[..], &kinds, &more, &[native]].concat() {
+            if let Some(ratio) = results.ratio(metric, who, other, width) {
+                figure(&name, ratio, "ratio");
+            }
         }
     }
 }
@@ -207,27 +164,6 @@ fn runtimes(results: &Results, widths: &[usize]) {
     }
 }
 
-/// Prints the costs of a fencing token and of the quarantine, compared to `quorlock`.
-fn extras(results: &Results, widths: &[usize]) {
-    for &width in widths {
-        let (metric, what) = measured(width, "p50");
-        for who in MORE {
-            if let Some(ratio) = results.ratio(metric, who, "quorlock", width) {
-                figure(&format!("{who}_{what}_vs_plain"), ratio, "ratio");
-            }
-        }
-    }
-}
-
-/// Returns the metric for a number of tasks, and its name: latency for one task, throughput for
-/// several.
-fn measured(width: usize, latency: &str) -> (Metric, String) {
-    match width {
-        1 => (Metric::P50, latency.to_owned()),
-        _ => (Metric::Throughput, format!("throughput_{width}")),
-    }
-}
-
 /// Creates the user of [`Scripted`], if the servers have a command that this user must not use.
 /// Returns whether they have one.
 fn forbid_native(servers: &[Server]) -> bool {
@@ -242,14 +178,8 @@ fn forbid_native(servers: &[Server]) -> bool {
     native.is_some()
 }
 
-/// Prints what the crate gains if it can release without its script.
+/// Prints the work of a server with and without the script of the release.
 fn native(results: &Results, widths: &[usize]) {
-    for &width in widths {
-        let (metric, what) = measured(width, "p50_1task");
-        if let Some(ratio) = results.ratio(metric, "quorlock", SCRIPTED, width) {
-            figure(&format!("native_{what}_vs_script"), ratio, "ratio");
-        }
-    }
     let Some(&width) = widths.iter().max() else {
         return;
     };
@@ -264,16 +194,9 @@ fn native(results: &Results, widths: &[usize]) {
     }
 }
 
-fn ratio(results: &Results, width: usize, who: &str, other: &str, what: &str) {
-    let (metric, measured) = measured(width, "p50_1task");
-    if let Some(ratio) = results.ratio(metric, who, other, width) {
-        figure(&format!("{measured}_{what}"), ratio, "ratio");
-    }
-}
-
 fn absolutes(results: &Results, widths: &[usize]) {
     for &width in widths {
-        for who in CONTESTANTS.into_iter().chain(KINDS).chain(MORE) {
+        for who in [&OTHERS[..], &["quorlock"], &KINDS, &MORE].concat() {
             let best = |metric| Some(results.best(metric, who, width)?.1);
             if let Some(throughput) = best(Metric::Throughput) {
                 figure(

@@ -4,15 +4,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream as BlockingStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
-use super::{HoldPeriod, NAME, Role, now, ready, when_over};
+use super::{HoldPeriod, NAME, Role, now, ready};
+use crate::child::over;
 use crate::load::{Result, TTL_MS};
 
 pub(super) fn play(role: &Role) -> Result<Vec<HoldPeriod>> {
@@ -34,9 +34,7 @@ pub(super) fn play(role: &Role) -> Result<Vec<HoldPeriod>> {
         links,
     };
     ready()?;
-    let over = Arc::new(AtomicBool::new(false));
-    let set_over = over.clone();
-    when_over(move || set_over.store(true, Ordering::Release));
+    let over = over();
     let mut periods = Vec::new();
     let mut heard = 0;
     while !over.load(Ordering::Acquire) {

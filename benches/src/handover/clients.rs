@@ -1,7 +1,6 @@
 //! The clients that hand the lock around.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use ::quorlock::Coordinator;
 use ::rslock::LockManager;
 use futures::future::{join_all, try_join_all};
 
-use super::{HoldPeriod, NAME, Role, now, ready, when_over};
+use super::{HoldPeriod, NAME, Role, now, ready};
+use crate::child::over;
 use crate::contestants::client;
 use crate::load::{Flavour, Result, TTL_MS};
 
@@ -74,13 +74,6 @@ pub(super) fn rslock(role: &Role) -> Result<Vec<HoldPeriod>> {
         let periods: Result<Vec<_>> = join_all(take_turns).await.into_iter().collect();
         Ok(periods?.concat())
     })
-}
-
-fn over() -> Arc<AtomicBool> {
-    let over = Arc::new(AtomicBool::new(false));
-    let set = over.clone();
-    when_over(move || set.store(true, Ordering::Release));
-    over
 }
 
 /// Runs one task until the run is over. A task that is then in `acquire` still gets the lock, and

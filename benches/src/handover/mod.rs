@@ -4,11 +4,11 @@ mod bare;
 mod clients;
 
 use std::env;
-use std::io::{BufRead, BufReader, Lines, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{BufRead, Write};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::child::Child;
 use crate::load::Result;
 use crate::servers::{self, Server, Stats};
 
@@ -30,16 +30,7 @@ pub enum Entrant {
 }
 
 impl Entrant {
-    pub const ALL: [Self; 4] = [Self::Bare, Self::Quorlock, Self::Rslock, Self::Mixed];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bare => "bare",
-            Self::Quorlock => "quorlock",
-            Self::Rslock => "rslock",
-            Self::Mixed => "mixed",
-        }
-    }
+    const ALL: [Self; 4] = [Self::Bare, Self::Quorlock, Self::Rslock, Self::Mixed];
 }
 
 /// A run with a number of processes, and a number of tasks in each process. Each task waits for the
@@ -126,19 +117,13 @@ fn ready() -> Result<()> {
     Ok(())
 }
 
-/// Runs `then` when the parent process has enough samples, or has ended.
-fn when_over(then: impl FnOnce() + Send + 'static) {
-    thread::spawn(move || {
-        let _ = std::io::stdin().lock().read_line(&mut String::new());
-        then();
-    });
-}
-
 impl Role {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let who = words.next()?;
-        let who = Entrant::ALL.into_iter().find(|one| one.name() == who)?;
+        let who = Entrant::ALL
+            .into_iter()
+            .find(|one| format!("{one:?}") == who)?;
         let mut number = || words.next()?.parse::<u64>().ok();
         let (index, tasks) = (number()? as usize, number()? as usize);
         let hold = Duration::from_micros(number()?);
@@ -157,11 +142,11 @@ impl Role {
 /// Starts the processes of `plan` and measures them.
 pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
     let mut hands = (0..plan.processes)
-        .map(|index| ClientProcess::start(plan, index, servers))
+        .map(|index| start(plan, index, servers))
         .collect::<Result<Vec<_>>>()?;
     for hand in &mut hands {
         if hand.lines.next().transpose()?.as_deref() != Some("ready") {
-            return Err(format!("{}: a process did not get ready", plan.who.name()).into());
+            return Err(format!("{:?}: a process did not get ready", plan.who).into());
         }
     }
     for hand in &mut hands {
@@ -185,8 +170,8 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
             };
             periods.push((period, process));
         }
-        if !hand.child.wait()?.success() {
-            return Err(format!("{}: a process failed", plan.who.name()).into());
+        if !hand.process.wait()?.success() {
+            return Err(format!("{:?}: a process failed", plan.who).into());
         }
     }
     periods.sort_by_key(|(period, _)| period.acquired);
@@ -202,7 +187,7 @@ pub fn run(plan: Plan, servers: &[Server]) -> Result<HandoverTimes> {
         }
         let took = to_whom.acquired as i64 - from_whom.released as i64;
         if took < 0 {
-            return Err(format!("{}: two processes held the lock at once", plan.who.name()).into());
+            return Err(format!("{:?}: two processes held the lock at once", plan.who).into());
         }
         let took = took as f64 / 1000.0;
         all_micros.push(took);
@@ -249,45 +234,15 @@ fn commands(servers: &[Server]) -> Result<u64> {
     Ok(Stats::of(servers, &OURS)?.calls)
 }
 
-/// One of the processes.
-struct ClientProcess {
-    child: Child,
-    stdin: ChildStdin,
-    lines: Lines<BufReader<ChildStdout>>,
-}
-
-impl ClientProcess {
-    fn start(plan: Plan, index: usize, servers: &[Server]) -> Result<Self> {
-        let role = format!(
-            "{} {index} {} {} {} {}",
-            plan.who.name(),
-            plan.tasks,
-            plan.hold.as_micros(),
-            plan.rest.as_micros(),
-            servers::urls(servers).join(" ")
-        );
-        let mut child = Command::new(env::current_exe()?)
-            .env(ROLE, role)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let stdin = child.stdin.take().ok_or("no stdin")?;
-        let stdout = child.stdout.take().ok_or("no stdout")?;
-        Ok(Self {
-            child,
-            stdin,
-            lines: BufReader::new(stdout).lines(),
-        })
-    }
-
-    fn send_line(&mut self) -> Result<()> {
-        Ok(self.stdin.write_all(b"\n")?)
-    }
-}
-
-impl Drop for ClientProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a process.
+fn start(plan: Plan, index: usize, servers: &[Server]) -> Result<Child> {
+    let role = format!(
+        "{:?} {index} {} {} {} {}",
+        plan.who,
+        plan.tasks,
+        plan.hold.as_micros(),
+        plan.rest.as_micros(),
+        servers::urls(servers).join(" ")
+    );
+    Child::start(ROLE, role)
 }

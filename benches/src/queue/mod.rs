@@ -52,7 +52,6 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
         (&[10, 100, 1_000, 10_000], 21)
     };
     let coordinators = coordinators(servers)?;
-    let began = Instant::now();
     let mut queues = Vec::new();
     for &waiters in sizes {
         let name = format!("queue-{waiters}");
@@ -64,11 +63,6 @@ async fn hand_overs(options: &Options, servers: &[Server]) -> Result<()> {
             micros: Vec::new(),
         });
     }
-    println!(
-        "\n{} waiters queued in {:.1} s",
-        sizes.iter().sum::<usize>(),
-        began.elapsed().as_secs_f64()
-    );
     for round in 0..options.rounds.unwrap_or(rounds) {
         let count = queues.len();
         queues.rotate_left(round % count);
@@ -104,20 +98,6 @@ impl Queue<'_> {
 
 fn report(queues: &[Queue<'_>]) {
     let middle = |of: &[f64]| median(of.iter().copied());
-    println!("hand-overs of fair locks; us of one master for each, medians");
-    println!(
-        "{:>8} {:>10} {:>10} {:>12}",
-        "waiters", "us", "scripts", "client us"
-    );
-    for queue in queues {
-        println!(
-            "{:>8} {:>10.1} {:>10.2} {:>12.0}",
-            queue.waiters,
-            middle(&queue.ours),
-            middle(&queue.calls),
-            middle(&queue.micros),
-        );
-    }
     for queue in queues {
         let name = |what: &str| format!("{what}_{}", queue.waiters);
         figure(&name("fair_handover_us"), middle(&queue.ours), "us");
