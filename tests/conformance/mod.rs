@@ -18,7 +18,7 @@ use proptest::{
 };
 use testkit::server::{self, Listener, Server};
 use tokio::{
-    runtime::{self, Runtime},
+    runtime::Runtime,
     task::{AbortHandle, yield_now},
 };
 
@@ -74,10 +74,10 @@ async fn the_order_of_posts_is_the_order_of_execution() {
                 (Verb::Extend, 'A'),
                 (Verb::Release, 'B'),
             ]
-            .map(|(verb, token)| subject.post(command(verb, &key, token, seconds(40)), None));
+            .map(|(verb, token)| subject.post(command(verb, &key, token, seconds(40))));
             let expected = ["granted", "granted", "granted", "held 40s", "granted"];
             for (asked, expected) in asked.into_iter().zip(expected) {
-                let (_, vote, _) = asked.answer().await;
+                let (vote, _) = answered(asked).await;
                 let answer = written(&vote, "");
                 assert!(alike(&answer, expected, seconds(40)), "{answer}");
             }
@@ -136,7 +136,7 @@ async fn a_key_lives_for_its_ttl_and_not_much_longer() {
 /// A key lives until the end of the millisecond in which it expires, as on a server.
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_key() {
-    let subject = Subject::memory(seconds(10));
+    let subject = Subject::memory();
     for (token, wait, expected) in [
         ('A', 0, "granted"),
         ('B', 60, "held -"),
@@ -149,183 +149,20 @@ async fn the_last_millisecond_of_a_key() {
     }
 }
 
-/// Every request gets a vote in time, whatever the fault of the master is.
-#[tokio::test(start_paused = true)]
-async fn a_vote_is_in_time() {
-    for (fault, after, expected) in [
-        (Fault::None, 0, "granted"),
-        (delay(20), 20, "granted"),
-        (delay(80), 50, "no answer in 50ms"),
-        (Fault::Down, 0, "unreachable: closed by the server"),
-        (error(), 0, "answered OOM no room"),
-        (Fault::Hang, 50, "no answer in 50ms"),
-        (Fault::Mute, 50, "no answer in 50ms"),
-    ] {
-        let inject = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND).await; // the supervisor dials
-            master.inject(fault.clone());
-            yield_now().await;
-        };
-        check_time(inject, async |_| {}, after, expected).await;
-    }
-}
-
-/// A command waits for the first dial, and its timeout begins after the dial.
-#[tokio::test(start_paused = true)]
-async fn a_vote_is_in_time_during_the_first_dial() {
-    const SILENT: &str = "unreachable: no connection in 1s: waiting for memory to answer the login";
-    for (fault, after, expected) in [
-        (Fault::None, 0, "granted"),
-        (delay(20), 40, "granted"),
-        (delay(80), 130, "no answer in 50ms; its answers take 80ms"),
-        (
-            Fault::Down,
-            0,
-            "unreachable: connecting to memory: connection refused",
-        ),
-        (error(), 0, "answered OOM no room"),
-        (Fault::Hang, 1_000, SILENT),
-        (Fault::Mute, 1_000, SILENT),
-    ] {
-        let inject = async |master: &MemoryMaster| master.inject(fault.clone());
-        check_time(inject, async |_| {}, after, expected).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_vote_is_in_time_when_the_command_is_on_its_way() {
-    for (fault, after, expected) in [
-        (Fault::None, 10, "granted"),
-        (delay(45), 45, "granted"),
-        (delay(80), 50, "no answer in 50ms"),
-        (Fault::Down, 10, "connection lost: closed by the server"),
-        (error(), 10, "answered OOM no room"),
-        (Fault::Hang, 50, "no answer in 50ms"),
-        (Fault::Mute, 50, "no answer in 50ms"),
-    ] {
-        let slow = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND).await; // the supervisor dials
-            master.inject(delay(30));
-        };
-        let fault_later = async |master: &MemoryMaster| {
-            tokio::time::sleep(MILLISECOND * 10).await;
-            master.inject(fault.clone());
-        };
-        check_time(slow, fault_later, after, expected).await;
-    }
-}
-
-/// An owed command is sent before newer commands. When an owed command is posted while the master
-/// is down, a failure is cast as its vote.
-#[tokio::test(start_paused = true)]
-async fn a_vote_is_in_time_after_an_owed_command() {
-    let subject = Subject::memory(MILLISECOND * 50);
-    subject.store.memory().inject(Fault::Down);
-    tokio::time::sleep(MILLISECOND).await;
-    let start = now();
-    let release = command(Verb::Release, "key", 'A', seconds(40));
-    let release = subject.post(release, Some(seconds(40)));
-    subject.store.memory().inject(Fault::None);
-    // The master is dialled again after a pause of 30 ms.
-    tokio::time::sleep(MILLISECOND * 28).await;
-    subject.store.memory().inject(delay(80));
-    tokio::time::sleep(MILLISECOND * 90).await;
-    let acquisition = subject.post(command(Verb::Acquire, "key", 'B', seconds(40)), None);
-    for (asked, after, expected) in [
-        (
-            release,
-            0,
-            "unreachable: connecting to memory: connection refused",
-        ),
-        (acquisition, 168, "no answer in 50ms; its answers take 80ms"),
-    ] {
-        let (at, vote, _) = asked.answer().await;
-        let seen = (at - start, subject.said(&vote));
-        assert_eq!(seen, (MILLISECOND * after, expected.to_owned()));
-    }
-    let is_owed = |machine: &mut Machine| machine.rounds.pending_until().is_some();
-    let is_unanswered = |machine: &mut Machine| !machine.sessions[0].is_empty();
-    for (after, owed, unanswered) in [
-        (188, true, true),
-        (189, false, true),
-        (197, false, true),
-        (198, false, false),
-    ] {
-        let at = start + MILLISECOND * after + MILLISECOND / 2;
-        tokio::time::sleep_until(at).await;
-        let seen = (
-            subject.machine.lock(is_owed),
-            subject.machine.lock(is_unanswered),
-        );
-        assert_eq!(seen, (owed, unanswered), "{after}");
-    }
-    assert!(subject.store.state("key").starts_with("B "));
-}
-
-#[test]
-fn a_vote_is_in_time_whatever_happens() {
-    runner(1024)
-        .run(
-            &(
-                any::<bool>(),
-                prop::collection::vec((0..60u32, any_event()), 1..40),
-            ),
-            |(is_connected, events)| {
-                let runtime = runtime::Builder::new_current_thread()
-                    .enable_time()
-                    .start_paused(true)
-                    .build()
-                    .unwrap();
-                runtime.block_on(async {
-                    let subject = Subject::memory(MILLISECOND * 50);
-                    // The command has one timeout until it is sent, and one timeout until its
-                    // answer. The first dial comes before both. An owed command may wait for the
-                    // connect timeout more.
-                    let mut longest = MILLISECOND * 2 * 50;
-                    if is_connected {
-                        tokio::time::sleep(MILLISECOND).await;
-                    } else {
-                        longest += seconds(1);
-                    }
-                    let mut asked = Vec::new();
-                    for (gap, event) in events {
-                        tokio::time::sleep(MILLISECOND * gap).await;
-                        match event {
-                            Event::Inject(fault) => subject.store.memory().inject(fault),
-                            Event::Post(verb, owed) => {
-                                let owed = owed.then(|| seconds(1));
-                                let command = command(verb, "key", 'A', seconds(1));
-                                let longest = longest + owed.unwrap_or_default();
-                                asked.push((longest, subject.post(command, owed)));
-                            }
-                        }
-                    }
-                    for (longest, asked) in asked {
-                        let start = asked.at;
-                        let (at, ..) = asked.answer().await;
-                        prop_assert!(at - start <= longest, "after {:?}", at - start);
-                    }
-                    Ok(())
-                })
-            },
-        )
-        .unwrap();
-}
-
 /// A supervisor ends when the runtime of the coordinator shuts down. A caller may run in another
 /// runtime.
 #[tokio::test(start_paused = true)]
 async fn a_supervisor_that_ends_fails_all_votes() {
-    let subject = Subject::memory(MILLISECOND * 50);
+    let subject = Subject::memory();
     tokio::time::sleep(MILLISECOND).await; // the supervisor dials
     subject.store.memory().inject(Fault::Hang);
     let acquire = || command(Verb::Acquire, "key", 'A', seconds(40));
-    let sent = subject.post(acquire(), None);
+    let sent = subject.post(acquire());
     tokio::time::sleep(MILLISECOND).await; // the supervisor sends
     subject.supervisor.abort();
-    let posted = subject.post(acquire(), None);
+    let posted = subject.post(acquire());
     for asked in [sent, posted] {
-        let (_, vote, _) = asked.answer().await;
+        let (vote, _) = answered(asked).await;
         assert_eq!(vote, Vote::Fail(Failure::Closed));
     }
 }
@@ -367,67 +204,6 @@ fn runner(cases: u32) -> TestRunner {
     })
 }
 
-/// Checks the vote of a master on a command of each verb, and the time of the vote. `before` and
-/// `after` run before and after the command is posted.
-async fn check_time(
-    before: impl AsyncFn(&MemoryMaster),
-    after: impl AsyncFn(&MemoryMaster),
-    millis: u32,
-    expected: &str,
-) {
-    for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
-        let subject = Subject::memory(MILLISECOND * 50);
-        if verb != Verb::Acquire {
-            subject.store.write("key", 'A', Some(seconds(40)));
-        }
-        before(subject.store.memory()).await;
-        let start = now();
-        let asked = subject.post(command(verb, "key", 'A', seconds(40)), None);
-        after(subject.store.memory()).await;
-        let (at, vote, _) = asked.answer().await;
-        let seen = (at - start, subject.said(&vote));
-        assert_eq!(
-            seen,
-            (MILLISECOND * millis, expected.to_owned()),
-            "{verb:?}"
-        );
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Event {
-    Inject(Fault),
-    /// A command, and whether it is owed to the master.
-    Post(Verb, bool),
-}
-
-fn any_event() -> impl Strategy<Value = Event> {
-    let verb = prop::sample::select(vec![Verb::Acquire, Verb::Extend, Verb::Release]);
-    prop_oneof![
-        3 => (verb, any::<bool>()).prop_map(|(verb, owed)| Event::Post(verb, owed)),
-        1 => any_fault().prop_map(Event::Inject),
-    ]
-}
-
-fn any_fault() -> impl Strategy<Value = Fault> {
-    prop_oneof![
-        Just(Fault::None),
-        Just(Fault::Down),
-        Just(Fault::Hang),
-        Just(Fault::Mute),
-        Just(error()),
-        (1..100u32).prop_map(delay),
-    ]
-}
-
-fn delay(millis: u32) -> Fault {
-    Fault::Delay(MILLISECOND * millis)
-}
-
-fn error() -> Fault {
-    Fault::ErrorReply("OOM no room".into())
-}
-
 /// A master, and the machine of a coordinator that has only this master.
 struct Subject {
     store: Store,
@@ -437,23 +213,11 @@ struct Subject {
     began: u64,
 }
 
-/// A command that was posted.
-struct Asked {
-    at: tokio::time::Instant,
-    round: RoundHandle,
-}
-
-/// The time of a vote, the vote, and the text of the reply to an inspection.
-type Answer = (tokio::time::Instant, Vote, String);
-
-impl Asked {
-    async fn answer(self) -> Answer {
-        let vote = self.round.voted(0).await;
-        let latency = self.round.cast()[0].as_ref().unwrap().latency();
-        let seen = self.round.seen().pop().flatten();
-        let text = seen.map_or_else(String::new, |seen| seen.text);
-        (self.at + latency, vote, text)
-    }
+/// Waits for the vote of the master. Also returns the text of the reply to an inspection.
+async fn answered(round: RoundHandle) -> (Vote, String) {
+    let vote = round.voted(0).await;
+    let seen = round.seen().pop().flatten();
+    (vote, seen.map_or_else(String::new, |seen| seen.text))
 }
 
 /// Returns the servers that have `DELEX` or `DELIFEQ`.
@@ -472,7 +236,7 @@ async fn native_subjects() -> Vec<Subject> {
 
 /// Returns both kinds of master, or only a memory master if there is no server to start.
 async fn subjects() -> Vec<Subject> {
-    let mut subjects = vec![Subject::memory(PATIENCE)];
+    let mut subjects = vec![Subject::memory()];
     if !server::only_urls() {
         let server = tokio::task::spawn_blocking(Server::start).await.unwrap();
         subjects.push(Subject::server(server));
@@ -481,22 +245,22 @@ async fn subjects() -> Vec<Subject> {
 }
 
 impl Subject {
-    fn memory(node_timeout: Duration) -> Self {
+    fn memory() -> Self {
         let master = MemoryMaster::new();
         let spec = MasterSpec::from(&master);
-        Self::new(Store::of_memory(master), spec, node_timeout)
+        Self::new(Store::of_memory(master), spec)
     }
 
     fn server(server: Server) -> Self {
         let spec = MasterSpec::from(server.url());
-        Self::new(Store::of_server(server), spec, PATIENCE)
+        Self::new(Store::of_server(server), spec)
     }
 
-    fn new(store: Store, spec: MasterSpec, node_timeout: Duration) -> Self {
+    fn new(store: Store, spec: MasterSpec) -> Self {
         let roster = Roster::new([spec.address().unwrap()], Quorum::of(1));
         let config = MasterConfig {
             connection_name: ConnectionName::fixture(),
-            session: session_config(node_timeout),
+            session: session_config(PATIENCE),
             redial: Backoff::new(MILLISECOND * 30, MILLISECOND * 30).unwrap(), // not random
             servers: DistinctServers::new(1),
         };
@@ -584,7 +348,7 @@ impl Subject {
         } else {
             command.command(key, ballot)
         };
-        let (_, vote, note) = self.post(sent, None).answer().await;
+        let (vote, note) = answered(self.post(sent)).await;
         let answer = match &vote {
             Vote::Refuse(Refusal::Stale { counter }) => format!("stale {}", self.since(*counter)),
             _ => written(&vote, &note),
@@ -597,7 +361,7 @@ impl Subject {
     async fn holder(&self, key: &str, command: &RowCommand) -> String {
         let lock_id = step::lock_id(Kind::Mutex, key);
         let inspect = Command::new(&lock_id, Action::Inspect);
-        let (_, _, note) = self.post(inspect, None).answer().await;
+        let (_, note) = answered(self.post(inspect)).await;
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
         let it = holders.find(|words| {
             kind_of(words[0]) == command.kind.word()
@@ -625,21 +389,12 @@ impl Subject {
     }
 
     async fn ask(&self, command: Command) -> Vote {
-        self.post(command, None).answer().await.1
+        answered(self.post(command)).await.0
     }
 
-    /// Returns the text of a vote of a memory master, without the number in its address.
-    fn said(&self, vote: &Vote) -> String {
-        vote.to_string()
-            .replace(self.store.memory().address(), "memory")
-    }
-
-    /// Posts a command. The master is owed it for that time, if there is one.
-    fn post(&self, command: Command, owed: Option<Duration>) -> Asked {
-        let at = now();
-        let round = (self.machine).with(|machine, now| machine.ask_any(command, owed, now));
-        let round = RoundHandle::new(&self.machine, round);
-        Asked { at, round }
+    fn post(&self, command: Command) -> RoundHandle {
+        let round = (self.machine).with(|machine, now| machine.ask_any(command, None, now));
+        RoundHandle::new(&self.machine, round)
     }
 }
 

@@ -133,7 +133,7 @@ async fn an_inspection_shows_a_thousand_waiters_for_a_read_write_lock() {
 #[tokio::test(start_paused = true)]
 async fn the_last_millisecond_of_a_lease() {
     for (wait, is_held) in [(60, true), (61, false)] {
-        let mut subject = Subject::memory(seconds(10));
+        let mut subject = Subject::memory();
         let hash = "writer=1x1:0.060s:a read_write=3 mode=quorlock";
         let hash = hash.split(' ').map(step::parse_field).collect();
         // Waits for the first dial.
