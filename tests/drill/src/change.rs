@@ -94,15 +94,13 @@ fn carry_out(options: &Options, directory: &Path, output: &Path) -> Result<(Stri
     violations.extend(too_long(pause, &stalls));
     let probes = longest_pause(history.probes.iter().map(|(_, at)| *at), work);
     let mut report = format!(
-        "seed {}, guard {quarantine:?}, {} changes, {} clients restarted, {} of them by kill -9\n",
+        "seed {}, guard {quarantine:?}, {} changes, {} clients restarted, {} of them by kill -9\n{}",
         options.seed,
         changes.len(),
         drill.restarted,
         drill.killed,
+        verdict.counts,
     );
-    for (name, count) in &verdict.counts.0 {
-        report += &format!("{count:>9}  {name}\n");
-    }
     let stalled: Nanos = stalls.iter().map(|stall| stall.length()).sum();
     for (time, what) in [
         (

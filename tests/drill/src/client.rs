@@ -22,8 +22,6 @@ use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
 use crate::note::Note;
 use crate::store::StoreClient;
 
-mod several;
-
 /// The number of tasks in a client. There are several tasks for each lock.
 const TASKS: u64 = 4;
 
@@ -177,6 +175,11 @@ pub fn write(note: &Note) -> io::Result<()> {
     io::stdout().flush()
 }
 
+/// Writes a note for each lock of an operation.
+fn note(ops: &[(u64, LockNumber)], of: impl Fn(u64, LockNumber) -> Note) -> io::Result<()> {
+    ops.iter().try_for_each(|(op, lock)| write(&of(*op, *lock)))
+}
+
 /// A task of the client.
 struct Task {
     locks: Coordinator,
@@ -199,38 +202,45 @@ impl Task {
         Ok(())
     }
 
+    /// Uses one lock, or two mutexes at once. Each name has notes of its own, as if two clients held
+    /// the two locks, so that every check sees them.
     async fn one_operation(&mut self) -> Result<()> {
         let number = LockNumber::draw(&mut self.random);
-        if let Some(other) = number.partner()
-            && self.random.is_one_in(3)
-        {
-            return self.use_several([number, other]).await;
-        }
-        let op = self.ops.fetch_add(1, Ordering::Relaxed);
+        let is_double = self.random.is_one_in(3);
+        let other = number.partner().filter(|_| is_double);
+        let numbers = [number].into_iter().chain(other);
+        let op = |number| (self.ops.fetch_add(1, Ordering::Relaxed), number);
+        let ops: Vec<_> = numbers.map(op).collect();
         let owner = self.locks.owner();
-        let terms = Terms::draw(self);
+        let mut terms = Terms::draw(self);
         let reads = number.has_readers() && !self.random.is_one_in(3);
-        let lock = if reads {
-            number.lock_of_reader(&self.locks, &owner)
-        } else {
-            number.lock(&self.locks, &owner)
+        let (lock, longer) = match other {
+            None if reads => (number.lock_of_reader(&self.locks, &owner), Duration::ZERO),
+            None => (number.lock(&self.locks, &owner), Duration::ZERO),
+            Some(other) => {
+                (terms.min_hold, terms.extension) = (Duration::ZERO, None);
+                (number.lock_with(other, &self.locks), LONGER)
+            }
         };
         let lock = lock.ttl(terms.ttl).renewal(terms.renewal);
         let lock = lock.min_hold(terms.min_hold);
         let way = Way::draw(&mut self.random);
-        write(&Note::Asked {
+        let (at, came) = (clock::now(), clock::came());
+        let due = at + clock::nanos(way.limit() + LONGEST_AFTER_LIMIT + longer);
+        note(&ops, |op, lock| Note::Asked {
             op,
-            at: clock::now(),
-            lock: number,
-            came: clock::came(),
-            due: clock::now() + clock::nanos(way.limit() + LONGEST_AFTER_LIMIT),
+            at,
+            lock,
+            came,
+            due,
             reads,
         })?;
         let guard = match way.acquire(&lock).await {
             Ok(guard) => guard,
             Err(why) => {
-                let at = clock::now();
-                return Ok(write(&Note::Failed { op, at, why })?);
+                let (at, why) = (clock::now(), || why.clone());
+                let failed = |op, _| Note::Failed { op, at, why: why() };
+                return Ok(note(&ops, failed)?);
             }
         };
         let (at, valid_until) = (clock::now(), clock::of(guard.valid_until()));
@@ -239,32 +249,30 @@ impl Task {
             Duration::ZERO => 0,
             time => asked + clock::nanos(time),
         };
-        write(&Note::Got {
+        note(&ops, |op, lock| Note::Got {
             op,
             at,
-            lock: number,
+            lock,
             asked,
             valid_until,
             hold_until,
-            token: guard.fencing_token().map(u64::from),
+            token: guard.fencing_token_of(&lock.name()).map(u64::from),
             slot: guard.slot(),
             owner: owner.id().to_owned(),
         })?;
-        if reads {
-            self.use_guard(op, number, &lock, &guard, &terms).await?;
-        } else {
-            self.add_an_element(op, number, &lock, &guard, &terms)
-                .await?;
-        }
+        let used = if reads { &[] } else { &ops[..] };
+        self.add_elements(used, ops[0], &lock, &guard, &terms)
+            .await?;
         let ended = clock::of(guard.valid_until());
         let latest = terms.latest_end(at, valid_until);
         if ended > latest {
             return Err(format!("renewed by {} ns too far: {terms:?}", ended - latest).into());
         }
-        write(&Note::Ended {
+        let (at, valid_until) = (clock::now(), ended);
+        note(&ops, |op, _| Note::Ended {
             op,
-            at: clock::now(),
-            valid_until: ended,
+            at,
+            valid_until,
         })?;
         if self.random.is_one_in(3) {
             drop(guard);
@@ -274,7 +282,7 @@ impl Task {
         let is_released = guard.release().await.is_ok(); // a failed release stays owed
         let at = clock::now();
         let is_kept = is_released && at < ended;
-        Ok(write(&Note::Freed {
+        Ok(note(&ops, |op, _| Note::Freed {
             op,
             at,
             due,
@@ -282,24 +290,31 @@ impl Task {
         })?)
     }
 
-    /// Reads the set, waits, and writes it back with one more element.
-    async fn add_an_element(
+    /// Reads the sets of the locks in `written`, uses the guard, and writes each set back with one
+    /// more element.
+    async fn add_elements(
         &mut self,
-        op: u64,
-        number: LockNumber,
+        written: &[(u64, LockNumber)],
+        (op, number): (u64, LockNumber),
         lock: &Lock,
         guard: &Guard,
         terms: &Terms,
     ) -> Result<()> {
-        let token = guard.fencing_token().map_or(0, u64::from);
-        let resource = number.resource(guard.slot());
-        let Some(read) = self.store.read(resource, token).await? else {
-            return Ok(()); // the lock is lost, and a later holder has been here
-        };
+        let mut sets = Vec::new();
+        for (_, number) in written {
+            let token = guard.fencing_token_of(&number.name());
+            let (resource, token) = (number.resource(guard.slot()), token.map_or(0, u64::from));
+            let Some(read) = self.store.read(resource, token).await? else {
+                return Ok(()); // the lock is lost, and a later holder has been here
+            };
+            sets.push((resource, token, read));
+        }
         self.use_guard(op, number, lock, guard, terms).await?;
-        if self.is_careless || guard.is_valid() {
-            let valid_until = clock::of(guard.valid_until());
-            self.store.write(resource, token, read, valid_until).await?;
+        for (resource, token, read) in sets {
+            if self.is_careless || guard.is_valid() {
+                let valid_until = clock::of(guard.valid_until());
+                self.store.write(resource, token, read, valid_until).await?;
+            }
         }
         Ok(())
     }
@@ -473,6 +488,10 @@ impl Way {
 /// connect timeout. See [`Lock::acquire_within`].
 const LONGEST_AFTER_LIMIT: Duration =
     Duration::from_millis(12 * NODE_TIMEOUT.as_millis() as u64 + 1_000);
+
+/// The time by which a call for two names may be late in addition: four node timeouts, which may
+/// double.
+const LONGER: Duration = Duration::from_millis(8 * NODE_TIMEOUT.as_millis() as u64);
 
 /// The longest time that a release or an extension takes. Its node timeout may double.
 const LONGEST_CALL: Duration = Duration::from_millis(4 * NODE_TIMEOUT.as_millis() as u64);

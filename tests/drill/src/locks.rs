@@ -86,6 +86,16 @@ impl LockNumber {
         locks.read_write(self.name(), owner).read()
     }
 
+    /// Returns this mutex and another one as one lock.
+    pub fn lock_with(self, other: Self, locks: &Coordinator) -> Lock {
+        let lock = locks.mutex_all([self, other].map(Self::name));
+        if self.is_fenced() {
+            lock.fenced()
+        } else {
+            lock
+        }
+    }
+
     pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
         let lock = if self.is_semaphore() {
             locks.semaphore(self.name(), PERMITS)

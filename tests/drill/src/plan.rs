@@ -42,8 +42,10 @@ pub enum Fault {
     ClockBack,
     ClockForward,
     CloseConnections,
+    /// The master is killed, and the end of its log is cut off.
     CutLog,
     Delay,
+    /// The master is a replica for a moment.
     Demote,
     FlushAll,
     FlushScripts,
@@ -54,17 +56,21 @@ pub enum Fault {
     KillRun,
     Lose,
     LosePackets,
+    /// The master is killed, and loads an old snapshot.
     OldSnapshot,
     OutOfMemory,
     PauseCommands,
     Reset,
+    /// The master is killed, and loses its data.
     RestartEmpty,
     ShortConnections,
+    /// The clients see different masters.
     Split,
     StopClient,
     StopMaster,
     StopRun,
     TerminateMaster,
+    /// The master is killed, and its log ends in half a command.
     TornLog,
 }
 
@@ -118,39 +124,6 @@ impl fmt::Display for Class {
 }
 
 impl Fault {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::ClientClock => "a client's wall clock steps",
-            Self::ClockBack => "a master's clock steps back",
-            Self::ClockForward => "a master's clock steps forward",
-            Self::CloseConnections => "CLIENT KILL",
-            Self::CutLog => "kill -9, the end of the log is cut off",
-            Self::Delay => "slow network",
-            Self::Demote => "a master is a replica for a moment",
-            Self::FlushAll => "FLUSHALL",
-            Self::FlushScripts => "SCRIPT FLUSH",
-            Self::Hold => "network stalls, one way or both",
-            Self::Jitter => "delays of the network differ",
-            Self::KillClient => "kill -9 of a client",
-            Self::KillMaster => "kill -9 of a master",
-            Self::KillRun => "kill -9 of quorlock run, its keeper or its command",
-            Self::Lose => "bytes are lost, one way or both",
-            Self::LosePackets => "packets are lost and sent again",
-            Self::OldSnapshot => "kill -9, an old snapshot is loaded",
-            Self::OutOfMemory => "out of memory",
-            Self::PauseCommands => "CLIENT PAUSE",
-            Self::Reset => "connections are reset",
-            Self::RestartEmpty => "kill -9, the data is lost",
-            Self::ShortConnections => "all connections are reset",
-            Self::Split => "the clients see different masters",
-            Self::StopClient => "SIGSTOP of a client",
-            Self::StopMaster => "SIGSTOP of a master",
-            Self::StopRun => "SIGSTOP of quorlock run, its keeper or its command",
-            Self::TerminateMaster => "SIGTERM of a master",
-            Self::TornLog => "kill -9, the log ends in half a command",
-        }
-    }
-
     /// Returns whether the fault ends with a restart.
     fn is_restart(self) -> bool {
         use Fault::*;

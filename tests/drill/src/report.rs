@@ -1,7 +1,7 @@
 //! The report of a drill.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Write};
+use std::fmt;
 
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::episode::Outcome;
@@ -15,114 +15,76 @@ pub struct Report<'a> {
 
 impl fmt::Display for Report<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length: Nanos = self.outcomes.iter().map(|one| one.whole.length()).sum();
+        let outcomes = || self.outcomes.iter();
+        let length: Nanos = outcomes().map(|one| one.whole.length()).sum();
+        let minutes = length as f64 / (60 * SECOND) as f64;
+        let (seed, episodes) = (self.seed, self.outcomes.len());
         writeln!(
             f,
-            "seed {}: {} episodes, {:.1} min, {MASTERS} masters, {CLIENTS} client processes",
-            self.seed,
-            self.outcomes.len(),
-            length as f64 / (60 * SECOND) as f64
+            "seed {seed}: {episodes} episodes, {minutes:.1} min, {MASTERS} masters, {CLIENTS} client processes"
         )?;
-        let programs = self.outcomes.iter().flat_map(|one| &one.programs);
-        let programs: BTreeSet<_> = programs.map(String::as_str).collect();
-        let programs = programs.into_iter().collect::<Vec<_>>().join(", ");
-        let stalls = self.outcomes.iter().flat_map(|one| &one.stalls);
-        let stalls: Vec<_> = stalls.map(|stall| stall.length()).collect();
-        let ms = |time: Nanos| time / MILLISECOND;
-        writeln!(f, "servers: {programs}")?;
+        let programs: BTreeSet<_> = outcomes().flat_map(|one| &one.programs).collect();
+        writeln!(f, "servers: {programs:?}")?;
+        let stalls = outcomes().flat_map(|one| &one.stalls);
+        let stalls: Vec<_> = stalls.map(|stall| stall.length() / MILLISECOND).collect();
+        let (sum, most) = (stalls.iter().sum::<u64>(), stalls.iter().max());
+        let count = stalls.len();
         writeln!(
             f,
-            "the machine was busy: the drill itself stood still {} times, {} ms in all, {} ms at most\n",
-            stalls.len(),
-            ms(stalls.iter().sum()),
-            ms(stalls.iter().copied().max().unwrap_or_default()),
+            "the machine was busy: the drill itself stood still {count} times, {sum} ms in all, {:?} ms at most",
+            most.unwrap_or(&0)
         )?;
-        f.write_str(&self.numbers())?;
-        f.write_str(&self.faults())?;
-        f.write_str(&self.probes())?;
-        f.write_str(&self.violations())
+        for class in [Class::InModel, Class::LateWriters, Class::OutOfModel] {
+            self.class(class, f)?;
+        }
+        writeln!(
+            f,
+            "\n(l): expected of late writers. (o): expected of faults outside the model.\n"
+        )?;
+        let mut counts: BTreeMap<Fault, usize> = BTreeMap::new();
+        for done in outcomes().flat_map(|one| &one.done) {
+            *counts.entry(done.event.fault).or_default() += 1;
+        }
+        writeln!(f, "faults of {} kinds: {counts:?}", counts.len())?;
+        for (fault, why) in outcomes().flat_map(|one| &one.failed).take(5) {
+            writeln!(f, "not done: {fault:?}: {why}")?;
+        }
+        for (number, outcome) in outcomes().enumerate() {
+            for violation in &outcome.violations {
+                writeln!(f, "VIOLATION in episode {number}: {violation}")?;
+            }
+        }
+        match outcomes().all(|one| one.violations.is_empty()) {
+            true => writeln!(f, "no violation"),
+            false => Ok(()),
+        }
     }
 }
 
 impl Report<'_> {
-    /// A row for each number, and a column for each class of episodes.
-    fn numbers(&self) -> String {
-        let of_class = CLASSES.map(|class| {
-            let mut sum = Counts::default();
-            for outcome in self.outcomes.iter().filter(|one| one.class == class) {
-                sum.add("faults", outcome.done.len());
-                let counts = &outcome.counts.0;
-                counts
-                    .iter()
-                    .for_each(|(name, count)| sum.add(name, *count));
-            }
-            sum
-        });
-        let [a, b, c] = CLASSES;
-        let mut text = format!("{:<56} {a:>9} {b:>12} {c:>12}\n", "");
-        let all = of_class.iter().max_by_key(|counts| counts.0.len());
-        for (name, _) in all.into_iter().flat_map(|counts| &counts.0) {
-            let [a, b, c] = of_class.each_ref().map(|counts| counts.of(name));
-            let _ = writeln!(text, "{name:<56} {a:>9} {b:>12} {c:>12}");
+    /// The numbers of the episodes of a class, and the longest time without a lock that no one else
+    /// uses.
+    fn class(&self, class: Class, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcomes = self.outcomes.iter().enumerate();
+        let outcomes = || outcomes.clone().filter(|(_, one)| one.class == class);
+        let mut sum = Counts::default();
+        for (_, outcome) in outcomes() {
+            sum.add("faults", outcome.done.len());
+            let counts = &outcome.counts.0;
+            counts
+                .iter()
+                .for_each(|(name, count)| sum.add(name, *count));
         }
-        text + "(l): expected of late writers. (o): expected of faults outside the model.\n\n"
-    }
-
-    fn faults(&self) -> String {
-        let mut counts: BTreeMap<Fault, usize> = BTreeMap::new();
-        for done in self.outcomes.iter().flat_map(|one| &one.done) {
-            *counts.entry(done.event.fault).or_default() += 1;
-        }
-        let mut text = format!("faults of {} kinds:\n", counts.len());
-        for (fault, count) in counts {
-            let _ = writeln!(text, "  {count:>6}  {}", fault.name());
-        }
-        let failed = self.outcomes.iter().flat_map(|one| &one.failed);
-        for (fault, why) in failed.take(5) {
-            let _ = writeln!(text, "  not done: {}: {why}", fault.name());
-        }
-        text + "\n"
-    }
-
-    /// The longest time without a lock that no one else uses, in each class.
-    fn probes(&self) -> String {
-        let mut text = "longest time for which a client that could do so did not get a lock that \
-             no one else uses,\nfrom 2 s after each fault on, without stalls of the machine:\n"
-            .to_owned();
-        for class in CLASSES {
-            let outcomes = self.outcomes.iter().enumerate();
-            let of_class = outcomes.filter(|(_, one)| one.class == class);
-            let gaps =
-                of_class.filter_map(|(number, one)| Some((number, one, one.probe.as_ref()?)));
-            let Some((number, one, gap)) = gaps.max_by_key(|(.., gap)| gap.length) else {
-                continue;
-            };
-            let (length, at) = (gap.length, gap.span.from - one.whole.from);
-            let seconds = |time: Nanos| time as f64 / SECOND as f64;
-            let _ = writeln!(
-                text,
-                "  {:>6.3} s  {class}: client {}, episode {number} at {:.1} s",
-                seconds(length),
-                gap.place,
-                seconds(at)
-            );
-        }
-        text + "\n"
-    }
-
-    fn violations(&self) -> String {
-        let mut text = String::new();
-        for (number, outcome) in self.outcomes.iter().enumerate() {
-            for violation in &outcome.violations {
-                let _ = writeln!(text, "VIOLATION in episode {number}: {violation}");
-            }
-        }
-        if text.is_empty() {
-            "no violation\n".to_owned()
-        } else {
-            text
-        }
+        write!(f, "\nepisodes {class}: {}\n{sum}", outcomes().count())?;
+        let gaps = outcomes().filter_map(|(number, one)| Some((number, one.probe.as_ref()?)));
+        let Some((number, gap)) = gaps.max_by_key(|(_, gap)| gap.length) else {
+            return Ok(());
+        };
+        let (place, span, ms) = (gap.place, gap.span, gap.length / MILLISECOND);
+        writeln!(
+            f,
+            "{ms:>6} ms  longest time for which a client that could do so did not get a lock that no \
+             one else uses, from 2 s after each fault on, without stalls: client {place}, episode {number}, {span:?}"
+        )
     }
 }
-
-const CLASSES: [Class; 3] = [Class::InModel, Class::LateWriters, Class::OutOfModel];

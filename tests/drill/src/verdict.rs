@@ -1,5 +1,7 @@
 //! What the log of the clients and the resources show, whatever the drill was.
 
+use std::fmt;
+
 use crate::check;
 use crate::history::History;
 use crate::locks::LockNumber;
@@ -20,6 +22,13 @@ impl Counts {
     pub fn of(&self, name: &str) -> usize {
         let count = self.0.iter().find(|(known, _)| known == name);
         count.map_or(0, |(_, count)| *count)
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = self.0.iter();
+        counts.try_for_each(|(name, count)| writeln!(f, "{count:>9}  {name}"))
     }
 }
 
