@@ -49,7 +49,6 @@ use crate::{
     observe::observer::LockObserver,
 };
 
-mod losses;
 mod origin;
 mod plain;
 mod random;

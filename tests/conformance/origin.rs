@@ -5,7 +5,7 @@ use std::array;
 use super::{plain::Plain, *};
 use crate::core::restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments};
 
-pub(super) const TEXT: &str = include_str!("../../lua/shared/origin.lua");
+const TEXT: &str = include_str!("../../lua/shared/origin.lua");
 
 /// The run id of the process that is asked, of an earlier process, or of no process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ const CASES: &[Case] = &[
 ];
 
 /// The fields of an origin record.
-pub(super) const FIELDS: [&str; 4] = ["run_id", "since", "seen", "replid"];
+const FIELDS: [&str; 4] = ["run_id", "since", "seen", "replid"];
 
 type Record = [String; 4];
 
