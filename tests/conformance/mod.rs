@@ -12,15 +12,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use proptest::{
-    prelude::*,
-    test_runner::{Config, TestRunner},
-};
 use testkit::server::{self, Listener, Server};
-use tokio::{
-    runtime::Runtime,
-    task::{AbortHandle, yield_now},
-};
+use tokio::task::AbortHandle;
 
 use self::{
     step::{RowCommand, Step},
@@ -51,12 +44,10 @@ use crate::{
 
 mod origin;
 mod plain;
-mod random;
 mod rows;
 mod step;
 mod store;
 mod times;
-mod watch;
 mod words;
 
 /// Posts several commands without waiting for votes. A lost acquisition and its release follow each
@@ -82,69 +73,6 @@ async fn the_order_of_posts_is_the_order_of_execution() {
             }
             assert_eq!(subject.store.state(&key), "nothing");
         }
-    }
-}
-
-#[tokio::test]
-async fn a_key_lives_for_its_ttl_and_not_much_longer() {
-    const TTL: Duration = Duration::from_millis(120);
-    let gone = Vote::Refuse(Refusal::Gone);
-    for subject in subjects().await {
-        // One key is acquired with the TTL. The other key is extended to the TTL.
-        for (key, first) in [("acquired", TTL), ("extended", TTL / 2)] {
-            let before = loop {
-                let acquired = now();
-                let acquire = command(Verb::Acquire, key, 'A', first);
-                assert_eq!(subject.ask(acquire).await, Vote::Grant);
-                if first == TTL {
-                    break acquired;
-                }
-                let extended = now();
-                let extend = command(Verb::Extend, key, 'A', TTL);
-                let vote = subject.ask(extend).await;
-                if vote == Vote::Grant {
-                    break extended;
-                }
-                // A busy machine may be late with the extension.
-                assert_eq!(vote, gone);
-                assert!(now() - acquired >= first);
-            };
-            let answered = now();
-            let mut last_seen = before;
-            loop {
-                let asked = now();
-                if subject.store.state(key) == "nothing" {
-                    break;
-                }
-                last_seen = asked;
-                yield_now().await;
-            }
-            assert!(now() - before >= TTL);
-            assert!(last_seen < answered + TTL + MILLISECOND * 2);
-
-            let late = command(Verb::Extend, key, 'A', seconds(40));
-            assert_eq!(subject.ask(late).await, gone);
-            let late = command(Verb::Release, key, 'A', seconds(40));
-            assert_eq!(subject.ask(late).await, gone);
-            let next = command(Verb::Acquire, key, 'B', seconds(40));
-            assert_eq!(subject.ask(next).await, Vote::Grant);
-        }
-    }
-}
-
-/// A key lives until the end of the millisecond in which it expires, as on a server.
-#[tokio::test(start_paused = true)]
-async fn the_last_millisecond_of_a_key() {
-    let subject = Subject::memory();
-    for (token, wait, expected) in [
-        ('A', 0, "granted"),
-        ('B', 60, "held -"),
-        ('C', 1, "granted"),
-    ] {
-        tokio::time::sleep(MILLISECOND * wait).await;
-        let acquire = command(Verb::Acquire, "key", token, MILLISECOND * 60);
-        let vote = subject.ask(acquire).await;
-        assert_eq!(written(&vote, ""), expected, "{token}");
     }
 }
 
@@ -193,14 +121,6 @@ async fn check_on(subjects: &mut [Subject], rows: &[&str]) {
             }
         }
     }
-}
-
-fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config {
-        cases,
-        failure_persistence: None, // not needed: a failure prints its smallest case
-        ..Config::default()
-    })
 }
 
 /// A master, and the machine of a coordinator that has only this master.

@@ -82,14 +82,6 @@ impl Store {
         }
     }
 
-    /// Changes `key` by a step that is not a command. `flush` deletes all keys.
-    pub(super) fn change(&self, key: &str, change: &str) {
-        match change {
-            "flush" => assert_eq!(self.command(&["FLUSHALL"]), "OK"),
-            _ => self.run(key, &Step::parse(change)),
-        }
-    }
-
     /// Runs a step that is not a command.
     pub(super) fn run(&self, key: &str, step: &Step) {
         match step {

@@ -1,20 +1,7 @@
 //! The effects of time, measured by the masters' own clocks.
 
 use super::*;
-use crate::core::{
-    kind::fair::QUEUE,
-    protocol::identity::{OwnerAttempt, QueueOptions, Ticket},
-};
-
-fn fair(verb: Verb, who: char, waiter_timeout: Duration) -> RowCommand {
-    RowCommand {
-        queue: Some(QueueOptions {
-            waiter_timeout,
-            is_fresh: false,
-        }),
-        ..RowCommand::new(Kind::Fair, verb, who)
-    }
-}
+use crate::core::protocol::identity::{OwnerAttempt, QueueOptions, Ticket};
 
 /// Returns an acquisition of a fair lock by owner b. Its ticket has the time `drawn`.
 fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
@@ -42,89 +29,25 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     )
 }
 
-#[tokio::test]
-async fn a_queue_without_polls_expires() {
-    const TIMEOUT: Duration = Duration::from_millis(40);
-    for mut subject in subjects().await {
-        let before = now();
-        let held = subject
-            .answer("key", &fair(Verb::Acquire, 'a', TIMEOUT))
-            .await;
-        assert_eq!(held, "granted");
-        subject
-            .answer("key", &fair(Verb::Acquire, 'b', TIMEOUT))
-            .await;
-        let answered = now();
-        let mut last_seen = before;
-        loop {
-            let asked = now();
-            if !subject.store.state("key").contains('|') {
-                break;
-            }
-            last_seen = asked;
-            yield_now().await;
-        }
-        assert!(now() - before >= TIMEOUT * 2);
-        assert!(last_seen < answered + TIMEOUT * 2 + MILLISECOND * 2);
-    }
-}
-
-#[tokio::test]
-async fn a_waiter_that_does_not_poll_is_passed_over() {
-    const TIMEOUT: Duration = Duration::from_millis(20);
-    for mut subject in subjects().await {
-        let mut key = 0;
-        // Tries again if the machine stalled for so long that b is already dead.
-        loop {
-            key += 1;
-            let key = format!("key {key}");
-            let before = now();
-            subject
-                .answer(&key, &fair(Verb::Acquire, 'a', TIMEOUT))
-                .await;
-            subject
-                .answer(&key, &fair(Verb::Acquire, 'b', TIMEOUT))
-                .await;
-            subject
-                .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
-                .await;
-            let released = subject
-                .answer(&key, &fair(Verb::Release, 'a', TIMEOUT))
-                .await;
-            let refused = subject
-                .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
-                .await;
-            if before.elapsed() >= TIMEOUT {
-                continue;
-            }
-            assert_eq!(released, "granted +turn-b:b@2");
-            assert_eq!(refused, "queued #2");
-            break tokio::time::sleep(TIMEOUT + MILLISECOND).await;
-        }
-        let key = format!("key {key}");
-        let granted = subject
-            .answer(&key, &fair(Verb::Acquire, 'c', seconds(40)))
-            .await;
-        assert_eq!(granted, "granted");
-        assert!(!subject.store.state(&key).contains('|'));
-    }
-}
-
 /// Both queues of a read-write lock count.
 #[tokio::test]
-async fn an_inspection_shows_a_thousand_waiters_for_a_read_write_lock() {
+async fn an_inspection_shows_a_thousand_waiters() {
     for mut subject in subjects().await {
-        for waiter in 1..=501 {
-            for (queue, drawn) in [("writers", waiter * 2), ("readers", waiter * 2 + 1)] {
-                let ticket = step::ticket('b', drawn).as_str().to_owned();
-                let enqueue = Step::Enqueue(step::companion(queue), ticket, None);
-                subject.store.run("key", &enqueue);
+        for (kind, queues) in [
+            (Kind::Fair, ["queue", "queue"]),
+            (Kind::ReadWrite, ["writers", "readers"]),
+        ] {
+            for waiter in 1..=1001 {
+                let ticket = step::ticket('b', waiter).as_str().to_owned();
+                let queue = step::companion(queues[waiter as usize % 2]);
+                let enqueue = Step::Enqueue(queue, ticket, None);
+                subject.store.run(kind.word(), &enqueue);
             }
+            let inspect = RowCommand::new(kind, Verb::Inspect, '?');
+            let shown = subject.answer(kind.word(), &inspect).await;
+            assert!(shown.starts_with("free b@1 b@2 b@3 "), "{kind}");
+            assert!(shown.ends_with(" b@999 b@1000"), "{kind}");
         }
-        let inspect = RowCommand::new(Kind::ReadWrite, Verb::Inspect, '?');
-        let shown = subject.answer("key", &inspect).await;
-        assert!(shown.starts_with("free b@2 b@3 b@4 "));
-        assert!(shown.ends_with(" b@1000 b@1001"));
     }
 }
 
@@ -187,22 +110,6 @@ async fn entries_of_dead_readers_are_removed_when_there_are_many() {
             assert_eq!(state.matches(":ended").count(), expected, "{state}");
             assert!(state.contains("reader:a=1x1:") && state.contains("reader:b=1x1:"));
         }
-    }
-}
-
-#[tokio::test]
-async fn an_inspection_shows_a_thousand_waiters() {
-    for mut subject in subjects().await {
-        for waiter in 1..=1001 {
-            let ticket = step::ticket('b', waiter).as_str().to_owned();
-            subject
-                .store
-                .run("key", &Step::Enqueue(&QUEUE, ticket, None));
-        }
-        let inspect = RowCommand::new(Kind::Fair, Verb::Inspect, '?');
-        let shown = subject.answer("key", &inspect).await;
-        assert!(shown.starts_with("free b@1 b@2 "));
-        assert!(shown.ends_with(" b@999 b@1000"));
     }
 }
 
