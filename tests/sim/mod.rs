@@ -42,7 +42,6 @@ mod machines;
 mod nemesis;
 mod network;
 mod plan;
-mod polls;
 mod process;
 mod server;
 mod setup;
