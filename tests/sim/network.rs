@@ -30,16 +30,21 @@ pub(super) struct Link {
     pub(super) is_open: bool,
     /// `false` once the master has closed its end or has restarted.
     pub(super) is_served: bool,
-    /// Whether everything in this direction is lost, because one packet was.
-    pub(super) is_lost_up: bool,
-    pub(super) is_lost_down: bool,
-    /// The arrival of the last packet in each direction. Packets do not overtake each other.
-    pub(super) last_up: u64,
-    pub(super) last_down: u64,
+    pub(super) up: Way,
+    pub(super) down: Way,
     pub(super) inbox: VecDeque<Delivery>,
     pub(super) waker: Option<Waker>,
     /// The number of times that the process was stopped since the last reply.
     pub(super) stops: u32,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Way {
+    /// Whether everything is lost, because one packet was.
+    pub(super) is_lost: bool,
+    /// The arrival of the last packet. Packets do not overtake each other.
+    pub(super) last: u64,
 }
 
 /// The way between a process and a master.

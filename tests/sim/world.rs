@@ -2,8 +2,7 @@
 //! happens here.
 
 use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BTreeSet},
     fmt, io, mem,
     pin::pin,
     sync::Arc,
@@ -20,7 +19,7 @@ use super::{
     checker::{Rule, Violations},
     commands::{self, LockCommand, Words},
     hurry::Hurry,
-    network::{Delivery, Link, Packet, Path},
+    network::{Delivery, Link, Packet, Path, Way},
     plan::{Latency, Plan},
     process::Process,
     server::{Run, Server},
@@ -30,9 +29,10 @@ pub(crate) struct World {
     start: Instant,
     random: Random,
     pub(super) latency: Latency,
-    events: BinaryHeap<Reverse<Event>>,
-    /// The number of events so far. Of two events at the same time, the one with the lower number
-    /// comes first.
+    /// What will happen, by its time and its number. Of two events at the same time, the one with the
+    /// lower number comes first.
+    events: BTreeMap<(u64, u64), What>,
+    /// The number of events so far.
     count: u64,
     /// Notified when there may be an event before the one that the network waits for.
     earlier: Arc<Notify>,
@@ -67,13 +67,6 @@ impl fmt::Debug for World {
 }
 
 #[derive(Debug)]
-struct Event {
-    at: u64,
-    number: u64,
-    what: Box<What>,
-}
-
-#[derive(Debug)]
 pub(super) enum What {
     /// A packet arrives at the master of a connection.
     Up(u64, Packet),
@@ -86,23 +79,6 @@ pub(super) enum What {
     Read(usize),
     /// A master with a share of a processor begins to run or to rest.
     Turn(usize),
-}
-
-impl PartialEq for Event {
-    fn eq(&self, other: &Self) -> bool {
-        self.number == other.number
-    }
-}
-impl Eq for Event {}
-impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Event {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
 }
 
 /// Counts what each process does to each master, in windows of one second.
@@ -131,7 +107,7 @@ impl World {
             start: Instant::now(),
             random: Random::new(plan.seed ^ 0x6e65_7477_6f72_6b00),
             latency: plan.latency,
-            events: BinaryHeap::new(),
+            events: BTreeMap::new(),
             count: 0,
             earlier: Arc::default(),
             links: BTreeMap::new(),
@@ -198,10 +174,8 @@ impl World {
             master,
             is_open: true,
             is_served: true,
-            is_lost_up: false,
-            is_lost_down: false,
-            last_up: 0,
-            last_down: 0,
+            up: Way::default(),
+            down: Way::default(),
             inbox: Default::default(),
             waker: None,
             stops: 0,
@@ -344,9 +318,9 @@ impl World {
         }
         let again = self.random.below(self.latency.again_within.max(1));
         if let (Some(copy), Some(link)) = (copy, self.links.get(&number))
-            && !link.is_lost_up
+            && !link.up.is_lost
         {
-            let (at, master) = (link.last_up, link.master);
+            let (at, master) = (link.up.last, link.master);
             self.schedule(at + again, What::Again(master, copy));
         }
     }
@@ -362,19 +336,23 @@ impl World {
     }
 
     fn send_packet(&mut self, number: u64, packet: Packet, now: u64) {
+        if let Some(at) = self.arrival(number, |link| &mut link.up, now) {
+            self.schedule(at, What::Up(number, packet));
+        }
+    }
+
+    /// Returns when a packet arrives that is sent now, or `None` if it is lost.
+    fn arrival(&mut self, number: u64, way: fn(&mut Link) -> &mut Way, now: u64) -> Option<u64> {
         let is_lost = self.random.is_one_in(self.latency.lost_one_in);
         let delay = self.latency.draw(&mut self.random);
-        let Some(link) = self.links.get_mut(&number) else {
-            return;
-        };
-        link.is_lost_up |= is_lost;
-        if link.is_lost_up {
-            return;
+        let link = self.links.get_mut(&number)?;
+        let (slow, way) = (self.servers[link.master].slow, way(link));
+        way.is_lost |= is_lost;
+        if way.is_lost {
+            return None;
         }
-        let slow = self.servers[link.master].slow;
-        link.last_up = (now + delay + slow).max(link.last_up + 1);
-        let at = link.last_up;
-        self.schedule(at, What::Up(number, packet));
+        way.last = (now + delay + slow).max(way.last + 1);
+        Some(way.last)
     }
 
     pub(super) fn send_down(&mut self, number: u64, delivery: Delivery) {
@@ -410,19 +388,9 @@ impl World {
     }
 
     fn deliver(&mut self, number: u64, delivery: Delivery, now: u64) {
-        let is_lost = self.random.is_one_in(self.latency.lost_one_in);
-        let delay = self.latency.draw(&mut self.random);
-        let Some(link) = self.links.get_mut(&number) else {
-            return;
-        };
-        link.is_lost_down |= is_lost;
-        if link.is_lost_down {
-            return;
+        if let Some(at) = self.arrival(number, |link| &mut link.down, now) {
+            self.schedule(at, What::Down(number, delivery));
         }
-        let slow = self.servers[link.master].slow;
-        link.last_down = (now + delay + slow).max(link.last_down + 1);
-        let at = link.last_down;
-        self.schedule(at, What::Down(number, delivery));
     }
 
     /// Cuts or restores a path in one or both directions.
@@ -478,15 +446,9 @@ impl World {
 
     pub(super) fn schedule(&mut self, at: u64, what: What) {
         self.count += 1;
-        let is_first = self
-            .events
-            .peek()
-            .is_none_or(|Reverse(first)| at < first.at);
-        self.events.push(Reverse(Event {
-            at,
-            number: self.count,
-            what: Box::new(what),
-        }));
+        let first = self.events.first_key_value();
+        let is_first = first.is_none_or(|((first, _), _)| at < *first);
+        self.events.insert((at, self.count), what);
         if is_first {
             self.earlier.notify_one();
         }
@@ -495,14 +457,13 @@ impl World {
     /// Lets all due events happen. Returns the time of the next one.
     fn run_due(&mut self) -> Option<u64> {
         let now = self.now();
-        while let Some(Reverse(next)) = self.events.peek() {
-            if next.at > now {
-                return Some(next.at);
+        while let Some(next) = self.events.first_entry() {
+            let (at, _) = *next.key();
+            if at > now {
+                return Some(at);
             }
-            let Some(Reverse(event)) = self.events.pop() else {
-                break;
-            };
-            self.happen(*event.what);
+            let what = next.remove();
+            self.happen(what);
         }
         None
     }
