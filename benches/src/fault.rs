@@ -1,10 +1,8 @@
 //! Faults of one master, on demand.
 
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::load::Result;
+use testkit::hostile::fake_server::Fake;
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fault {
@@ -25,32 +23,11 @@ impl Fault {
     }
 }
 
-/// A listener that accepts connections and reads nothing, until the process ends.
-pub struct BlackHole {
-    port: u16,
-    held: Arc<Mutex<Vec<TcpStream>>>,
-}
-
-impl BlackHole {
-    pub fn open() -> Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        let port = listener.local_addr()?.port();
-        let held: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
-        let into = Arc::clone(&held);
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                into.lock().unwrap().push(stream);
-            }
-        });
-        Ok(Self { port, held })
-    }
-
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    /// The number of connections accepted so far.
-    pub fn accepted(&self) -> usize {
-        self.held.lock().unwrap().len()
-    }
+/// Returns an endpoint that accepts connections and reads nothing, until the process ends.
+pub fn black_hole() -> Fake {
+    Fake::tcp(|_| {
+        loop {
+            thread::park();
+        }
+    })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorlock::Lock;
 use quorlock_benches::contestants::quorlock::Quorlock;
-use quorlock_benches::fault::{BlackHole, Fault};
+use quorlock_benches::fault::{Fault, black_hole};
 use quorlock_benches::figure::figure;
 use quorlock_benches::load::{self, Contestant, Flavour, Length, Result};
 use quorlock_benches::options::{Extent, Options};
@@ -96,7 +96,7 @@ struct Pair {
 /// Compares masters with a fault to healthy masters. Uses two coordinators, because each keeps the
 /// state of its masters.
 async fn compare(fault: Fault, servers: &[Server], extent: &Extent) -> Result<()> {
-    let hole = BlackHole::open()?;
+    let hole = black_hole();
     let mut urls = servers::urls(servers);
     let healthy = FailureCounter::connect_to(&urls, MASTERS, "healthy").await?;
     let mut live = MASTERS;
@@ -123,7 +123,7 @@ async fn compare(fault: Fault, servers: &[Server], extent: &Extent) -> Result<()
     let failed = [&healthy, &faulty].map(|client| client.failed.load(Ordering::Relaxed));
     healthy.close().await?;
     faulty.close().await?;
-    if fault == Fault::BlackHole && hole.accepted() == 0 {
+    if fault == Fault::BlackHole && hole.connections() == 0 {
         return Err("the black hole was never connected to".into());
     }
     verdict(fault, servers, failed.iter().sum(), samples)

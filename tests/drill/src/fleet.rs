@@ -127,7 +127,7 @@ impl Fleet {
         self.away_since[place] = Some(clock::now());
     }
 
-    /// Starts a new client in the place of a killed one.
+    /// Starts a new client in the place of one that was killed, or has ended.
     pub fn respawn(&mut self, place: usize) -> Result<()> {
         self.lives[place] += 1;
         self.clients[place] = Some(self.spawn(place)?);
@@ -145,9 +145,8 @@ impl Fleet {
             self.wait_for_end(place, client, Instant::now() + END_TIMEOUT)?;
         }
         self.orders[place] = orders;
-        self.lives[place] += 1;
+        self.respawn(place)?;
         let life = self.lives[place];
-        self.clients[place] = Some(self.spawn(place)?);
         let start = Instant::now();
         let ready = (Client { place, life }, Note::Ready);
         while !self.log.lock().unwrap().contains(&ready) {
@@ -156,7 +155,6 @@ impl Fleet {
             }
             thread::sleep(POLL);
         }
-        self.is_back(place);
         Ok(())
     }
 
