@@ -145,21 +145,6 @@ fn no_cycle_is_made_up() {
             ("a/c", ""),
         ][..],
         &[
-            (
-                "a",
-                "use crate::b;\n#[cfg(test)]\nmod tests { use crate::c; }",
-            ),
-            ("b", ""),
-            ("c", "use crate::a;"),
-        ],
-        &[
-            ("a", "use crate::b;"),
-            (
-                "b",
-                "/// See [`crate::a`].\n// crate::a::A\nlet text = \"crate::a\";",
-            ),
-        ],
-        &[
             ("lib", "pub use a::A;"),
             ("a", "pub(in crate::b) fn f() { std::a::b(); redis::cmd() }"),
             ("redis", "use crate::a;"),

