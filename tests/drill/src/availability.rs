@@ -4,7 +4,7 @@ use crate::clock::{Nanos, SECOND};
 use crate::history::History;
 use crate::nemesis::Done;
 use crate::plan::{CLIENTS, Event, MASTERS};
-use crate::spans::{Span, at_least, without};
+use crate::spans::{Span, at_least, stalled, without};
 
 /// Returns the times for which the client of each place could reach a majority of masters that have
 /// a vote. `unwell` has the times for which each master did not answer or had no vote. `away` has
@@ -64,14 +64,10 @@ pub fn longest_wait_of_a_probe(
             .collect();
         gaps.into_iter().map(move |span| (place, span))
     });
-    let gaps = gaps.map(|(place, span)| {
-        let stalls = stalls.iter().filter(|stall| stall.meets(span));
-        let stalled: Nanos = stalls.map(|stall| stall.length()).sum();
-        Gap {
-            place,
-            span,
-            length: span.length().saturating_sub(stalled),
-        }
+    let gaps = gaps.map(|(place, span)| Gap {
+        place,
+        span,
+        length: span.length().saturating_sub(stalled(stalls, span)),
     });
     gaps.max_by_key(|gap| gap.length)
 }

@@ -20,7 +20,7 @@ use crate::history::History;
 use crate::locks::{LEAST_TTL, QUARANTINE, settings};
 use crate::masters;
 use crate::plan::MASTERS;
-use crate::spans::Span;
+use crate::spans::{self, Span};
 use crate::store::Store;
 use crate::verdict::Verdict;
 use crate::watch::Watch;
@@ -137,9 +137,7 @@ fn longest_pause(acquired: impl Iterator<Item = Nanos>, work: Span) -> Span {
 /// Returns a violation if the pause is too long. Time for which the machine was too busy to run the
 /// drill does not count.
 fn too_long(pause: Span, stalls: &[Span]) -> Option<String> {
-    let within = stalls.iter().filter(|stall| stall.meets(pause));
-    let stalled: Nanos = within.map(|stall| stall.length()).sum();
-    let is_too_long = pause.length() > LONGEST_PAUSE + stalled;
+    let is_too_long = pause.length() > LONGEST_PAUSE + spans::stalled(stalls, pause);
     is_too_long.then(|| format!("no one acquired a lock for {pause:?}"))
 }
 

@@ -3,7 +3,7 @@
 use crate::clock::{self, Nanos, SECOND};
 use crate::history::{Call, History, Tenure};
 use crate::locks::{LockNumber, NODE_TIMEOUT};
-use crate::spans::{Span, at_least};
+use crate::spans::{Span, at_least, stalled};
 use crate::watch::{Holding, Presence, Record};
 
 /// Returns a line for each pair of holders that were valid at the same time. Those of a semaphore
@@ -314,9 +314,7 @@ fn owner(ticket: &str) -> &str {
 pub fn overdue(history: &History, away: &[Vec<Span>], stalls: &[Span], end: Nanos) -> Vec<String> {
     let is_overdue = |call: &&Call| {
         let span = Span::new(call.from, call.to.unwrap_or(end));
-        let stalls = stalls.iter().filter(|stall| stall.meets(span));
-        let stalled: Nanos = stalls.map(|stall| stall.length()).sum();
-        span.to > call.due + SLACK + stalled
+        span.to > call.due + SLACK + stalled(stalls, span)
             && !away[call.client.place].iter().any(|away| away.meets(span))
     };
     let overdue = history.calls.iter().filter(is_overdue);

@@ -57,6 +57,12 @@ pub fn at_least(least: usize, sets: &[Vec<Span>]) -> Vec<Span> {
     spans
 }
 
+/// Returns the length of all stalls that meet a span.
+pub fn stalled(stalls: &[Span], span: Span) -> Nanos {
+    let meeting = stalls.iter().filter(|stall| stall.meets(span));
+    meeting.map(|stall| stall.length()).sum()
+}
+
 pub fn union(spans: Vec<Span>) -> Vec<Span> {
     at_least(1, &[spans])
 }

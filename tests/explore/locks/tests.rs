@@ -121,29 +121,15 @@ const LOWERED: Claim = writes(0).changes();
 #[ignore = "slow without optimisation: ./dev test runs it"]
 fn a_writer_is_alone() {
     holds(&hostile([&[LOWERED], &[reads(1)]]), 1_045_632);
-}
-
-/// Scripts find entries whose leases have ended.
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_writer_is_alone_beside_what_has_ended() {
+    // Scripts find entries whose leases have ended.
     let ended = Locks {
         masters: Masters::new(Kind::ReadWrite).keeps_ended(),
         breaks: true,
         ..exclusion([&[LOWERED], &[reads(1)]])
     };
     holds(&ended, 751_259);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_writer_is_alone_in_later_claims_of_an_owner() {
+    // Later claims of an owner.
     holds(&hostile([&[writes(0), reads(2)], &[writes(1)]]), 892_899);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_writer_is_alone_among_three() {
     let three = [&[LOWERED][..], &[reads(1)], &[reads(2)]];
     let forgets = Locks {
         forgets: true,
@@ -189,18 +175,7 @@ fn two_waiters_win_in_the_order_of_their_tickets() {
         ..order([&[writes(0)], &[reads(1)]])
     };
     holds(&rounds, 83_527);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn later_claims_win_in_the_order_of_their_tickets() {
-    holds(&order([&[writes(0), reads(2)], &[writes(1)]]), 473_765);
-    holds(&order([&[reads(0), writes(2)], &[writes(1)]]), 473_765);
-}
-
-/// Scripts find waiters that are dead, and entries whose leases have ended.
-#[test]
-fn waiters_win_in_the_order_of_their_tickets_beside_what_has_ended() {
+    // Scripts find waiters that are dead, and entries whose leases have ended.
     let ended = Locks {
         masters: Masters::new(Kind::ReadWrite).keeps_ended(),
         ..order([&[writes(0)], &[reads(1)]])
@@ -211,14 +186,11 @@ fn waiters_win_in_the_order_of_their_tickets_beside_what_has_ended() {
 #[test]
 #[ignore = "slow without optimisation: ./dev test runs it"]
 fn more_waiters_win_in_the_order_of_their_tickets() {
+    holds(&order([&[writes(0), reads(2)], &[writes(1)]]), 473_765);
+    holds(&order([&[reads(0), writes(2)], &[writes(1)]]), 473_765);
     holds(&calm([&[writes(0)], &[reads(1)], &[reads(2)]]), 42_106);
     holds(&calm([&[reads(0)], &[writes(1)], &[reads(2)]]), 36_438);
     holds(&calm([&[writes(0)], &[writes(1)], &[reads(2)]]), 60_692);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn four_waiters_win_in_the_order_of_their_tickets() {
     let four = [&[reads(0)][..], &[writes(1)], &[reads(2)], &[writes(3)]];
     let once = Locks {
         rounds: 1,
@@ -278,42 +250,26 @@ fn wrong_orders_are_caught() {
 #[ignore = "slow without optimisation: ./dev test runs it"]
 fn a_slot_has_one_holder() {
     holds(&hostile_slots([1, 1]), 157_111);
-    let extends = |permits| Locks {
+    let extends = Locks {
         extends: true,
-        ..semaphore(permits)
+        ..semaphore([2, 2])
     };
-    holds(&extends([2, 2]), 25_124);
-}
-
-/// Scripts find entries whose leases have ended.
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_slot_has_one_holder_beside_what_has_ended() {
-    let ended = |permits| Locks {
+    holds(&extends, 25_124);
+    // Scripts find entries whose leases have ended.
+    let ended = Locks {
         masters: Masters::new(Kind::Semaphore).keeps_ended(),
-        ..hostile_slots(permits)
+        ..hostile_slots([1, 1])
     };
-    holds(&ended([1, 1]), 253_789);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_slot_of_three_has_one_holder() {
+    holds(&ended, 253_789);
     holds(&semaphore([1, 1, 1]), 18_740);
     holds(&semaphore([3, 3]), 253_550);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_slot_has_one_holder_over_ballots() {
     holds(&again([2, 2]), 198_751);
     holds(&again([1, 1, 1]), 563_870);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_slot_has_one_holder_while_the_size_changes() {
-    holds(&hostile_slots([1, 2]), 1_497_336);
+    let attempts = Locks {
+        claims: [vec![writes(0); 2], vec![writes(0); 2]],
+        ..semaphore([1, 2])
+    };
+    holds(&attempts, 607_024);
 }
 
 #[test]
@@ -325,20 +281,12 @@ fn a_slot_has_one_holder_over_ballots_with_candidates() {
     holds(&fenced, 70_077);
 }
 
+/// No more than the larger size are held.
 #[test]
 #[ignore = "slow without optimisation: ./dev test runs it"]
-fn no_more_than_the_larger_size_are_held() {
+fn a_slot_has_one_holder_while_the_size_changes() {
+    holds(&hostile_slots([1, 2]), 1_497_336);
     holds(&semaphore([1, 2, 2]), 955_365);
-}
-
-#[test]
-#[ignore = "slow without optimisation: ./dev test runs it"]
-fn a_slot_has_one_holder_over_attempts() {
-    let again = Locks {
-        claims: [vec![writes(0); 2], vec![writes(0); 2]],
-        ..semaphore([1, 2])
-    };
-    holds(&again, 607_024);
 }
 
 #[test]
