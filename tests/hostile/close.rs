@@ -10,24 +10,32 @@ use std::{
 };
 
 use quorlock::{Coordinator, Quarantine};
-use testkit::{
-    hostile::{close::late_closes, fake_server::Fake},
-    random::Random,
-};
+use testkit::{hostile::fake_server::Fake, random::Random};
 use tokio::{
     runtime::{Handle, Runtime},
     time::{sleep, timeout},
 };
 
-use crate::own_process::{beside_others, in_own_process, multi_thread};
+use crate::own_process::{beside_others, in_own_process};
 
+/// Each coordinator is closed right after a few attempts.
 #[test]
 fn close_returns_by_the_longest_ttl_without_any_server() {
     beside_others(|| {
-        let runtime = four_threads();
-        runtime.block_on(async {
-            let late = late_closes(4_000).await;
-            assert_eq!(late, 0, "late closes");
+        four_threads().block_on(async {
+            let urls = [0, 1, 2].map(|number| format!("unix:///quorlock/nobody/{number}"));
+            for round in 0..4_000 {
+                let locks = coordinator(&urls, Duration::from_millis(100));
+                let attempts = (0..1 + round % 4).map(|number| {
+                    let lock = locks.mutex(format!("x{number}"));
+                    tokio::spawn(async move { drop(lock.try_acquire().await) })
+                });
+                for attempt in attempts.collect::<Vec<_>>() {
+                    attempt.await.unwrap();
+                }
+                let closed = timeout(LATE, locks.close()).await;
+                assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
+            }
             tasks_end().await;
         });
     });
@@ -55,39 +63,6 @@ fn close_returns_by_the_longest_ttl_after_connections_broke_under_load() {
                 load.stop().await;
                 let closed = timeout(LATE, locks.close()).await;
                 assert!(closed.is_ok(), "round {round}: not closed after {LATE:?}");
-            }
-            tasks_end().await;
-        });
-    });
-}
-
-#[test]
-fn background_tasks_end_after_the_last_handle_is_gone() {
-    in_own_process(|| {
-        multi_thread().block_on(async {
-            let honest = Fake::honest(Duration::ZERO);
-            let silent = Fake::tcp(|peer| peer.swallow());
-            for round in 0..10 {
-                let locks = coordinator(
-                    &[
-                        honest.url(),
-                        silent.url(),
-                        "unix:///quorlock/nobody".to_owned(),
-                    ],
-                    Duration::from_millis(200),
-                );
-                let attempts: Vec<_> = (0..20)
-                    .map(|number| {
-                        let lock = locks.mutex(format!("{round}/{number}"));
-                        tokio::spawn(async move {
-                            let limit = Duration::from_millis(number % 7);
-                            drop(timeout(limit, lock.try_acquire()).await);
-                        })
-                    })
-                    .collect();
-                for attempt in attempts {
-                    attempt.await.unwrap();
-                }
             }
             tasks_end().await;
         });

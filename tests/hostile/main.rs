@@ -14,12 +14,10 @@
 
 mod all_calls;
 mod close;
-mod first_attempt;
 mod flood;
 mod own_process;
 mod releases;
 mod replies;
-mod short_lived;
 mod slow_master;
 mod stall;
 mod tiny_pieces;

@@ -1,4 +1,4 @@
-//! Releases that a master answers with an error are repeated at a bounded rate.
+//! Releases that a master answers with an error, or with what the command cannot have.
 
 use std::{
     sync::{
@@ -9,97 +9,10 @@ use std::{
 };
 
 use quorlock::{Coordinator, Guard, Quarantine};
-use testkit::{
-    hostile::{
-        answers::honest,
-        fake_server::Fake,
-        releases::{ErrorServer, commands_for},
-    },
-    server::{self, Server},
-};
+use testkit::hostile::{answers::honest, fake_server::Fake};
 use tokio::time::{sleep, timeout};
 
 use crate::own_process::{beside_others, run};
-
-#[test]
-fn a_failed_release_is_repeated_at_a_bounded_rate() {
-    beside_others(|| {
-        run(async {
-            // One after the other, these measurements would take three times as long.
-            let (one, ten, hundred) = tokio::join!(
-                commands_for(1, PERIOD),
-                commands_for(10, PERIOD),
-                commands_for(100, PERIOD)
-            );
-            println!("commands in {PERIOD:?} for 1, 10, 100 releases: {one}, {ten}, {hundred}");
-            assert!(one <= 15, "{one} commands for one release");
-            assert!(ten <= 10 + 30, "{ten} commands for ten releases");
-            assert!(
-                hundred <= 100 + 60,
-                "{hundred} commands for a hundred releases"
-            );
-        });
-    });
-}
-
-/// The master is a real server that requires replicas for writes and has none.
-#[test]
-fn a_release_refused_for_lack_of_replicas_is_repeated_at_a_bounded_rate() {
-    if server::only_urls() {
-        return;
-    }
-    beside_others(|| {
-        let masters = server::masters(3);
-        run(async {
-            let locks = coordinator(masters.iter().map(Server::url));
-            let guard = on_all(&locks, "a").await;
-            masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
-            masters[0].command(&["CONFIG", "RESETSTAT"]);
-            drop(guard);
-            sleep(PERIOD).await;
-            let sent = script_calls(&masters[0]);
-            println!("{sent} commands in {PERIOD:?} for one release");
-            assert!((1..=15).contains(&sent), "{sent} commands for one release");
-
-            masters[0].command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
-            let start = Instant::now();
-            while masters[0].command(&["EXISTS", "a"]) != "0" {
-                assert!(start.elapsed() < SOON, "the release has not arrived");
-                sleep(Duration::from_millis(10)).await;
-            }
-            println!("arrived after {:?}", start.elapsed());
-        });
-    });
-}
-
-/// A hundred releases arrive soon after the error stops, without a pause before each of them.
-#[test]
-fn releases_arrive_soon_after_the_error_stops() {
-    beside_others(|| {
-        run(async {
-            let server = ErrorServer::start();
-            let fakes = [Fake::honest(Duration::ZERO), Fake::honest(Duration::ZERO)];
-            let urls = fakes.iter().map(Fake::url).chain([server.url()]);
-            let locks = coordinator(urls);
-            let mut guards = Vec::new();
-            for number in 0..100 {
-                guards.push(on_all(&locks, &format!("a{number}")).await);
-            }
-            server.fail(true);
-            drop(guards);
-            sleep(Duration::from_secs(2)).await;
-            server.fail(false);
-            let start = Instant::now();
-            // `close` returns once no release is pending.
-            timeout(PERIOD * 2, locks.close())
-                .await
-                .expect("releases are still pending");
-            println!("closed {:?} after the error stopped", start.elapsed());
-            assert!(server.done() >= 100, "{} releases done", server.done());
-            assert!(start.elapsed() < SOON);
-        });
-    });
-}
 
 /// A master that answers every release with an error does not delay the other commands to it.
 #[test]
@@ -194,21 +107,6 @@ fn a_native_release_with_a_reply_that_makes_no_sense_is_sent_again() {
     }
 }
 
-/// Returns the number of script calls that the server received, including calls that it did not
-/// run.
-fn script_calls(server: &Server) -> u64 {
-    let said = server.command(&["INFO", "commandstats"]);
-    let lines = said.lines();
-    let scripts = lines.filter(|line| line.starts_with("cmdstat_eval"));
-    let numbers = scripts.flat_map(|line| line.split([':', ',']));
-    let counts = numbers.filter_map(|field| {
-        field
-            .strip_prefix("calls=")
-            .or_else(|| field.strip_prefix("rejected_calls="))
-    });
-    counts.map(|count| count.parse::<u64>().unwrap()).sum()
-}
-
 async fn on_all(locks: &Coordinator, name: &str) -> Guard {
     let lock = locks.mutex(name);
     let end = Instant::now() + PERIOD * 2;
@@ -232,6 +130,3 @@ fn coordinator(urls: impl Iterator<Item = String>) -> Coordinator {
 }
 
 const PERIOD: Duration = Duration::from_secs(5);
-/// While a master answers with errors, one release is sent about once a second. The rest of this
-/// time allows for a busy machine.
-const SOON: Duration = Duration::from_secs(4);

@@ -8,37 +8,6 @@ use tokio::time::{sleep, timeout};
 
 use crate::own_process::{current_thread, in_own_process, multi_thread};
 
-#[test]
-fn a_stall_of_the_runtime_gives_up_no_connection() {
-    in_own_process(|| {
-        let log = Log::listen();
-        let fakes = [(); 3].map(|()| Fake::honest(ANSWER));
-        current_thread().block_on(async {
-            let locks = coordinator(&fakes);
-            let mut failed = 0;
-            for round in 0..10 {
-                let guard = locks.mutex(format!("a{round}")).acquire().await.unwrap();
-                drop(guard); // posts the release
-                thread::sleep(STALL);
-                // The crate's tasks send the posted commands, and read the clock before the
-                // answers arrive.
-                sleep(Duration::from_millis(1)).await;
-                let next = locks.mutex(format!("b{round}")).try_acquire().await;
-                failed += usize::from(next.is_err());
-                sleep(Duration::from_millis(50)).await;
-            }
-            println!(
-                "{failed} of 10 failed, {} down\n{}",
-                log.downs(),
-                log.lines()
-            );
-            assert_eq!(log.downs(), 0, "{}", log.lines());
-            assert_eq!(fakes.each_ref().map(Fake::connections), [1, 1, 1]);
-            assert_eq!(failed, 0);
-        });
-    });
-}
-
 /// The runtime stalls while an attempt is under way, and while masters are dialled.
 #[test]
 fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {

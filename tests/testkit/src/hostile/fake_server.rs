@@ -1,12 +1,7 @@
 //! Fake servers whose replies come from a closure.
 
-use std::env;
-use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -18,7 +13,7 @@ use super::resp;
 /// A server that listens until it is dropped. Open connections stay open after that.
 #[derive(Debug)]
 pub struct Fake {
-    address: Address,
+    port: u16,
     tally: Arc<Tally>,
     is_over: Arc<AtomicBool>,
 }
@@ -31,35 +26,27 @@ pub struct Tally {
     acquires: AtomicUsize,
 }
 
-#[derive(Debug)]
-enum Address {
-    Tcp(u16),
-    Unix(PathBuf),
-}
-
 impl Fake {
     /// Listens on a TCP port. Serves every connection with `serve`, on a thread of its own.
     pub fn tcp(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let fake = Self::at(Address::Tcp(listener.local_addr().unwrap().port()));
-        let accept = move || {
-            let (stream, _) = listener.accept()?;
-            stream.set_nodelay(true)?;
-            Ok(Socket::Tcp(stream))
+        let fake = Self {
+            port: listener.local_addr().unwrap().port(),
+            tally: Arc::default(),
+            is_over: Arc::default(),
         };
-        fake.listen(accept, serve);
-        fake
-    }
-
-    /// Listens on a unix socket. Serves every connection like [`tcp`](Self::tcp).
-    pub fn unix(serve: impl Fn(&mut Peer) + Send + Sync + 'static) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = env::temp_dir().join(format!("quorlock-fake-{}-{number}", process::id()));
-        let _ = fs::remove_file(&path); // left by a process with the same ID
-        let listener = UnixListener::bind(&path).unwrap();
-        let fake = Self::at(Address::Unix(path));
-        fake.listen(move || Ok(Socket::Unix(listener.accept()?.0)), serve);
+        let (tally, is_over, serve) = (fake.tally.clone(), fake.is_over.clone(), Arc::new(serve));
+        thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let _ = socket.set_nodelay(true);
+                tally.connections.fetch_add(1, Ordering::Relaxed);
+                let (tally, serve) = (tally.clone(), serve.clone());
+                thread::spawn(move || serve(&mut Peer::new(socket, tally)));
+            }
+        });
         fake
     }
 
@@ -70,10 +57,7 @@ impl Fake {
     }
 
     pub fn url(&self) -> String {
-        match &self.address {
-            Address::Tcp(port) => format!("redis://127.0.0.1:{port}"),
-            Address::Unix(path) => format!("unix://{}", path.display()),
-        }
+        format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// The number of accepted connections.
@@ -90,52 +74,20 @@ impl Fake {
     pub fn acquires(&self) -> usize {
         self.tally.acquires.load(Ordering::Relaxed)
     }
-
-    fn at(address: Address) -> Self {
-        Self {
-            address,
-            tally: Arc::default(),
-            is_over: Arc::default(),
-        }
-    }
-
-    fn listen(
-        &self,
-        accept: impl Fn() -> io::Result<Socket> + Send + 'static,
-        serve: impl Fn(&mut Peer) + Send + Sync + 'static,
-    ) {
-        let (tally, is_over, serve) = (self.tally.clone(), self.is_over.clone(), Arc::new(serve));
-        thread::spawn(move || {
-            while let Ok(socket) = accept() {
-                if is_over.load(Ordering::Relaxed) {
-                    return;
-                }
-                tally.connections.fetch_add(1, Ordering::Relaxed);
-                let (tally, serve) = (tally.clone(), serve.clone());
-                thread::spawn(move || serve(&mut Peer::new(socket, tally)));
-            }
-        });
-    }
 }
 
 impl Drop for Fake {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         // Makes one more connection to wake the listening thread. The thread then sees `is_over`.
-        match &self.address {
-            Address::Tcp(port) => drop(TcpStream::connect((Ipv4Addr::LOCALHOST, *port))),
-            Address::Unix(path) => {
-                drop(UnixStream::connect(path));
-                let _ = fs::remove_file(path);
-            }
-        }
+        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
     }
 }
 
 /// A client of a fake server.
 #[derive(Debug)]
 pub struct Peer {
-    socket: Socket,
+    socket: TcpStream,
     input: Vec<u8>,
     /// The offset of the first command that was not read yet.
     at: usize,
@@ -143,7 +95,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    fn new(socket: Socket, tally: Arc<Tally>) -> Self {
+    fn new(socket: TcpStream, tally: Arc<Tally>) -> Self {
         Self {
             socket,
             input: Vec::new(),
@@ -231,33 +183,5 @@ fn wait(pause: Duration) {
     let start = Instant::now();
     while start.elapsed() < pause {
         std::hint::spin_loop();
-    }
-}
-
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Read for Socket {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.read(buffer),
-            Self::Unix(stream) => stream.read(buffer),
-        }
-    }
-}
-
-impl Write for Socket {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.write(bytes),
-            Self::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
     }
 }

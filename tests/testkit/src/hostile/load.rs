@@ -15,7 +15,6 @@ pub struct Load {
     is_over: Arc<AtomicBool>,
     won: Arc<AtomicU64>,
     lost: Arc<AtomicU64>,
-    since: Instant,
 }
 
 impl Load {
@@ -26,7 +25,6 @@ impl Load {
             is_over: Arc::default(),
             won: Arc::default(),
             lost: Arc::default(),
-            since: Instant::now(),
         };
         let tasks = (0..TASKS).map(|task| {
             let (is_over, won, lost) = (load.is_over.clone(), load.won.clone(), load.lost.clone());
@@ -67,11 +65,6 @@ impl Load {
     /// The number of attempts that failed so far.
     pub fn failed(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
-    }
-
-    /// The locks per second so far.
-    pub fn rate(&self) -> f64 {
-        self.won() as f64 / self.since.elapsed().as_secs_f64()
     }
 
     /// Waits until `locks` locks were acquired, for at most `most`.
