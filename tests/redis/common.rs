@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::RwLock;
 use quorlock::{
     Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, Quarantine, VoteRow, Votes,
 };
@@ -20,34 +19,20 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 pub(crate) use quorlock::__internals::KINDS;
 
-/// A lock that a test that runs alone takes for writing. All other tests take it for reading.
-static MACHINE: RwLock<()> = RwLock::new(());
-
 /// Runs `test` on `n` masters of its own. Skips the test if no server can be started.
 pub(crate) fn with_masters(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
     with_own_masters(n, |masters| run(test(masters)));
-}
-
-/// Runs `test` like [`with_masters`], while no other test runs. This function is for tests with
-/// time limits that a machine may miss when it runs several tests.
-pub(crate) fn with_masters_alone(n: usize, test: impl AsyncFnOnce(Vec<Server>)) {
-    with_own_masters(n, |masters| {
-        let _alone = MACHINE.write();
-        block_on(test(masters));
-    });
 }
 
 /// Runs `test` like [`with_masters`], on masters of the server program and of each version whose
 /// program is there, without a time limit.
 pub(crate) fn on_each_version(n: usize, test: impl AsyncFn(&str, Vec<Server>)) {
     with_own_masters(n, |masters| {
-        let _with_others = MACHINE.read();
         runtime().block_on(test("the server program", masters));
     });
     for version in ["redis-7.0", "redis-8.6", "valkey-9.1"] {
         if let Some(program) = server::version(version) {
             let masters = (0..n).map(|_| Server::start_version(&program)).collect();
-            let _with_others = MACHINE.read();
             runtime().block_on(test(version, masters));
         }
     }
@@ -61,11 +46,6 @@ fn with_own_masters(n: usize, run: impl FnOnce(Vec<Server>)) {
 
 /// Runs `test` on a runtime of its own. Fails if the test does not end in time.
 pub(crate) fn run(test: impl Future<Output = ()>) {
-    let _with_others = MACHINE.read();
-    block_on(test);
-}
-
-fn block_on(test: impl Future<Output = ()>) {
     runtime().block_on(async {
         if timeout(TEST_TIMEOUT, test).await.is_err() {
             panic!("the test has not ended within {TEST_TIMEOUT:?}");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use quorlock::{Builder, Coordinator};
+use quorlock::Builder;
 
 use crate::common::*;
 
@@ -68,55 +68,4 @@ fn connections_say_which_lists_and_keys_their_program_uses() {
             assert!(all.insert(name_of(joint, &masters).await));
         }
     });
-}
-
-#[test]
-fn a_program_without_a_client_name_has_a_dash() {
-    with_masters(1, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
-        let names = names(&masters[0]);
-        assert!(names[0].ends_with(":-"), "{names:?}");
-        locks.close().await;
-    });
-}
-
-/// The name is for people. Without the right to it, all else is as before.
-#[test]
-fn locks_need_no_right_to_name_a_connection() {
-    with_masters(3, async |masters| {
-        let right = if server::is_before_7() {
-            "-client"
-        } else {
-            "-client|setname"
-        };
-        let url = |master: &Server| {
-            let rules = format!("ACL SETUSER u reset on >pw ~* &* +@all {right}");
-            let rules: Vec<_> = rules.split(' ').collect();
-            assert_eq!(master.command(&rules), "OK");
-            format!("redis://u:pw@127.0.0.1:{}", master.port())
-        };
-        let urls: Vec<_> = masters.iter().map(url).collect();
-        let [locks, others] = [0, 1].map(|_| {
-            let builder = patient().masters(&urls).client_name(CLIENT);
-            builder.build().unwrap()
-        });
-        take_turns(&locks, &others).await;
-        for master in &masters {
-            assert_eq!(names(master), [""; 0]);
-        }
-        close_at_once(&locks).await;
-        close_at_once(&others).await;
-        assert_no_keys(&masters);
-    });
-}
-
-/// Holds a lock, and hands it over to a waiter that is called.
-async fn take_turns(locks: &Coordinator, others: &Coordinator) {
-    let guard = acquire_on_all(&locks.mutex("r")).await;
-    let waiting = others.mutex("r");
-    let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
-    assert!(locks.mutex("r").try_acquire().await.is_err());
-    guard.release().await.unwrap();
-    waiter.await.unwrap().release().await.unwrap();
 }

@@ -2,9 +2,9 @@
 
 use std::{net::TcpListener, os::unix::fs::symlink};
 
-use quorlock::{ConfigError, Coordinator, Quarantine, Renewal};
+use quorlock::{Coordinator, Renewal};
 
-use crate::{check::check, common::*, quarantine::quarantining};
+use crate::{check::check, common::*};
 
 #[test]
 fn locks_work_over_ipv6() {
@@ -117,43 +117,6 @@ fn locks_of_two_databases_are_apart_and_waiters_are_woken() {
 fn exists(master: &Server, database: u32, key: &str) -> String {
     let script = "redis.call('SELECT', ARGV[1]); return redis.call('EXISTS', KEYS[1])";
     master.command(&["EVAL", script, "1", key, &database.to_string()])
-}
-
-/// Databases fail with their server, so they are no masters of their own.
-#[test]
-fn two_databases_of_one_server_are_one_master() {
-    with_masters(3, async |masters| {
-        for twice in [
-            [masters[0].url(), format!("{}/3", masters[0].url())],
-            [
-                masters[0].unix_url(),
-                format!("{}?db=3", masters[0].unix_url()),
-            ],
-        ] {
-            let refused = Coordinator::new(twice).map(drop).unwrap_err();
-            let is_twice = matches!(refused, ConfigError::DuplicateMaster { .. });
-            assert!(is_twice, "{refused}");
-        }
-        // The addresses differ, so the server itself must say who it is.
-        let urls = [
-            format!("{}/3", masters[0].url()),
-            format!("{}?db=4", masters[0].unix_url()),
-            masters[1].url(),
-            masters[2].url(),
-        ];
-        let locks = quarantining(Quarantine::Observed)
-            .masters(&urls)
-            .build()
-            .unwrap();
-        let lock = locks.mutex("r");
-        until_votes(&lock, "a refused master", |votes| {
-            votes.to_string().contains("it is the same server as ")
-        })
-        .await;
-        let report = check(&urls).await.to_string();
-        assert!(report.contains("run_id"), "{report}");
-        locks.close().await;
-    });
 }
 
 #[test]

@@ -15,42 +15,15 @@ use quorlock::{
 };
 use tokio::{runtime::Runtime, task::block_in_place};
 
-use crate::{common::*, process::Process, suspend::shim};
+use crate::{
+    common::*,
+    process::{Process, shim},
+};
 
 const LIMIT: Duration = Duration::from_secs(1);
 
 /// An environment variable of the process that forks. That process is a second run of this test.
 const MASTERS: &str = "QUORLOCK_FORKING_MASTERS";
-
-#[test]
-fn calls_after_a_fork_fail_at_once() {
-    if let Ok(masters) = env::var(MASTERS) {
-        return fork_with_a_guard(&masters);
-    }
-    with_masters(3, async |masters| {
-        run_again("fork::calls_after_a_fork_fail_at_once", &masters);
-        assert_no_keys(&masters);
-    });
-}
-
-/// Runs this test again in a process that can fork, if the shim can be built.
-fn run_again(test: &str, masters: &[Server]) {
-    if let Some(shim) = shim("forking.c", &masters[0]) {
-        let masters = urls(masters).join(",").into();
-        let process = Process::start(test, [(MASTERS, masters), ("LD_PRELOAD", shim.into())]);
-        block_in_place(|| process.finish());
-    }
-}
-
-fn fork_with_a_guard(masters: &str) {
-    let builder = patient().masters(masters.split(','));
-    let locks = builder.build_blocking().unwrap();
-    let guard = locks.mutex("r").acquire().unwrap();
-    let guard = fork_and_call(&locks, guard);
-    guard.ensure_held().unwrap();
-    guard.release().unwrap();
-    locks.close().unwrap();
-}
 
 /// Other threads lock the mutexes all the time, so some are locked in the child, and stay locked.
 #[test]
@@ -59,10 +32,12 @@ fn no_call_after_a_fork_waits_for_a_thread_of_the_parent() {
         return fork_among_threads(&masters);
     }
     with_masters(3, async |masters| {
-        run_again(
-            "fork::no_call_after_a_fork_waits_for_a_thread_of_the_parent",
-            &masters,
-        );
+        let test = "fork::no_call_after_a_fork_waits_for_a_thread_of_the_parent";
+        if let Some(shim) = shim("forking.c", &masters[0]) {
+            let masters = urls(&masters).join(",").into();
+            let process = Process::start(test, [(MASTERS, masters), ("LD_PRELOAD", shim.into())]);
+            block_in_place(|| process.finish());
+        }
     });
 }
 
@@ -90,6 +65,8 @@ fn fork_among_threads(masters: &str) {
     for _ in 0..FORKS {
         guard = fork_and_call(locks, guard);
     }
+    guard.ensure_held().unwrap();
+    guard.release().unwrap();
 }
 
 /// Makes each call in a child, and checks the results. Returns the guard, which the parent keeps.

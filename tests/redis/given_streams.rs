@@ -86,21 +86,6 @@ fn an_error_names_the_step_of_a_dial_over_a_given_stream() {
     });
 }
 
-/// The stream is closed before the greeting can be written to it.
-#[test]
-fn the_reason_of_a_server_that_closes_the_stream_at_once_is_told() {
-    run(async {
-        let spec = MasterSpec::from_stream(URL, async || {
-            let (ours, mut theirs) = duplex(64);
-            let reason = b"-ERR max number of clients reached\r\n";
-            theirs.write_all(reason).await.map(|()| ours)
-        });
-        let error = spec.connect("check", Duration::from_secs(5)).await;
-        let error = error.unwrap_err();
-        assert!(matches!(error, ConnectError::Busy(_)), "{error}");
-    });
-}
-
 /// The runtime often learns of the answer only after the write has failed.
 #[test]
 fn the_reason_of_a_server_that_closes_a_unix_socket_at_once_is_told() {

@@ -41,36 +41,6 @@ fn any_string_can_be_a_name() {
     });
 }
 
-/// An error that names the lock is not taken for an error of the server.
-#[test]
-fn a_name_is_not_taken_for_the_code_of_an_error() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        for name in [
-            "READONLY",
-            "NOPERM",
-            "LOADING",
-            "WRONGTYPE",
-            "NOSCRIPT",
-            "run this command",
-        ] {
-            for master in &masters {
-                let key = format!("quorlock:fence:{{{name}}}");
-                master.command(&["SET", &key, "no counter"]);
-            }
-            let refused = locks.mutex(name).fenced().try_acquire().await;
-            let Err(AcquireError::NoQuorum { votes, .. }) = refused else {
-                panic!("{name}: {refused:?}");
-            };
-            assert!(votes.to_string().contains("is not a counter"), "{votes}");
-            // The connections go on.
-            let guard = locks.mutex("other").try_acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted_count(), 3, "{name}");
-            guard.release().await.unwrap();
-        }
-    });
-}
-
 /// All keys of a lock are in one slot, so a script may use all of them.
 #[test]
 fn any_string_can_be_a_name_in_a_cluster() {

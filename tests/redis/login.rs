@@ -42,34 +42,6 @@ fn a_password_a_user_and_a_database_can_be_given() {
     });
 }
 
-#[test]
-fn a_user_with_few_rights_can_lock() {
-    with_masters(3, async |masters| {
-        for master in &masters {
-            let least = [
-                "ACL", "SETUSER", "lock", "on", ">pw", "~locks:*", "+hello", "+set", "+get",
-                "+pttl", "+pexpire", "+del", "+eval", "+evalsha",
-            ];
-            assert_eq!(master.command(&least), "OK");
-        }
-        let urls = masters
-            .iter()
-            .map(|master| format!("redis://lock:pw@127.0.0.1:{}", master.port()));
-        let locks = patient().masters(urls).build().unwrap();
-        let guard = locks.mutex("locks:r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
-        guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
-        guard.release().await.unwrap();
-
-        let forbidden = locks.mutex("elsewhere").try_acquire().await.unwrap_err();
-        assert!(matches!(&forbidden, AcquireError::MissingRight { .. }));
-        assert!(forbidden.to_string().contains("NOPERM"), "{forbidden}");
-        close_at_once(&locks).await;
-        assert_no_keys(&masters);
-    });
-}
-
 /// Without announcements of releases, waiters poll.
 #[test]
 fn a_user_without_the_right_to_publish_can_release_every_kind() {

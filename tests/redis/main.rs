@@ -32,12 +32,10 @@ mod programs;
 mod quarantine;
 mod redisson;
 mod redisson_other_locks;
-mod restart;
 mod rights;
 mod script_flush;
 #[cfg(feature = "sentinel")]
 mod sentinel;
-mod suspend;
 #[cfg(feature = "tls")]
 mod tls;
 mod unfit;

@@ -1,19 +1,10 @@
 //! Releases of mutexes by `DELEX` or `DELIFEQ` on servers that have one of them, and by the script
 //! on others.
 
-use std::{
-    io::{Read, Write},
-    net::{Ipv4Addr, Shutdown, TcpStream},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::time::Duration;
 
-use quorlock::{Guard, Kind, Lock};
-use testkit::proxy::{Proxy, pass_delayed};
+use quorlock::{Guard, Lock};
+use testkit::proxy::Proxy;
 use tokio::task::JoinSet;
 
 use crate::common::*;
@@ -86,27 +77,6 @@ fn each_version_releases_by_its_own_command() {
             for (_, native) in NATIVE {
                 assert!(native == release || calls(master, native) == 0, "{native}");
             }
-        }
-    });
-}
-
-/// Locks that are fenced or have an owner are more than one key, so they need the script.
-#[test]
-fn other_locks_are_released_by_the_script() {
-    with_each(&NATIVE, async |masters, release| {
-        let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        for lock in [
-            locks.mutex("r").fenced(),
-            lock_of_kind(Kind::Reentrant, "r", &locks, &owner),
-            lock_of_kind(Kind::Fair, "r", &locks, &owner),
-        ] {
-            cycles(&lock).await;
-        }
-        locks.close().await;
-        for master in &masters {
-            assert_eq!(calls(master, release), 0);
-            assert_eq!(master.command(&["EXISTS", "r"]), "0");
         }
     });
 }
@@ -229,67 +199,4 @@ fn an_owed_release_has_the_form_of_the_server_that_gets_it() {
             assert_no_keys(&[older]);
         });
     }
-}
-
-/// A proxy keeps the connection and passes it on to an older server. The first native release is
-/// refused there, and is sent again as a script.
-#[test]
-fn a_server_that_is_replaced_behind_its_connection_releases_by_the_script() {
-    for ((new, release), old) in NATIVE.into_iter().zip(["redis-7.0", "valkey-8.0"]) {
-        let Some(mut masters) = start(&[old, new, new, new]) else {
-            continue;
-        };
-        run(async {
-            let older = masters.remove(0);
-            let is_replaced = Arc::new(AtomicBool::new(false));
-            let proxy = replacing_proxy(masters[0].port(), older.port(), is_replaced.clone());
-            let urls = [proxy.url(), masters[1].url(), masters[2].url()];
-            let locks = patient().masters(urls).build().unwrap();
-            cycles(&locks.mutex("r")).await;
-            until_released(&masters, "r").await;
-            let before = calls(&masters[0], release);
-            assert!(before > 0);
-
-            is_replaced.store(true, Ordering::Relaxed);
-            cycles(&locks.mutex("r")).await;
-            locks.close().await;
-            assert_eq!(calls(&masters[0], release), before);
-            assert_no_keys(&masters);
-            // The first release is sent with its script, and later ones with its hash.
-            let (texts, hashes) = (calls(&older, "eval"), calls(&older, "evalsha"));
-            assert!((1..=3).contains(&texts) && hashes > 0, "{texts} {hashes}");
-            assert_no_keys(&[older]);
-        });
-    }
-}
-
-/// Starts a proxy that passes requests to the server at `new`, and later to the server at `old`.
-fn replacing_proxy(new: u16, old: u16, is_replaced: Arc<AtomicBool>) -> Proxy {
-    Proxy::start(new, move |mut client, mut new| {
-        let mut old = TcpStream::connect((Ipv4Addr::LOCALHOST, old))?;
-        old.write_all(b"HELLO 3\r\n")?;
-        let mut greeting = Vec::new();
-        while !greeting.ends_with(b"*0\r\n") {
-            let mut byte = [0];
-            old.read_exact(&mut byte)?;
-            greeting.extend(byte);
-        }
-        for server in [&new, &old] {
-            pass_delayed(server.try_clone()?, client.try_clone()?, Duration::ZERO);
-        }
-        let is_replaced = is_replaced.clone();
-        thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = client.read(&mut buffer) {
-                let is_replaced = is_replaced.load(Ordering::Relaxed);
-                let server = if is_replaced { &mut old } else { &mut new };
-                if server.write_all(&buffer[..length]).is_err() {
-                    break;
-                }
-            }
-            let _ = new.shutdown(Shutdown::Both);
-            let _ = old.shutdown(Shutdown::Both);
-        });
-        Ok(())
-    })
 }

@@ -1,18 +1,10 @@
 //! Masters that forgot locks. They have no vote until those locks have expired. The servers of
 //! these tests really lose data.
 
-use std::{
-    fs::{self, OpenOptions},
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
-use quorlock::{
-    AcquireError, Builder, Coordinator, DialRefusal, Failure, Kind, Lock, Owner, Quarantine,
-    Renewal, Votes,
-};
+use quorlock::{AcquireError, Builder, Coordinator, DialRefusal, Failure, Quarantine, Votes};
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
-use tokio::join;
 use tracing::Level;
 
 use crate::common::*;
@@ -21,6 +13,7 @@ use crate::common::*;
 const TTL: Duration = Duration::from_millis(1_500);
 /// The shortest quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
+
 pub(crate) const KEY: &str = "quorlock:guard";
 pub(crate) fn quarantining(quarantine: Quarantine) -> Builder {
     patient()
@@ -28,26 +21,6 @@ pub(crate) fn quarantining(quarantine: Quarantine) -> Builder {
         .node_timeout(TTL * 2 / 3)
         .max_ttl(TTL)
         .ttl(TTL)
-}
-
-pub(crate) fn lock(locks: &Coordinator, kind: Kind, name: &str, owner: &Owner) -> Lock {
-    lock_of_kind(kind, &format!("{name} {kind:?}"), locks, owner)
-}
-
-/// Makes `masters` known to a client. From then on, the masters have a vote. For strict clients,
-/// they have a vote after a quarantine.
-///
-/// Closes that client, because `release` returns as soon as a majority of masters have the release.
-/// Without the close, the next client could ask the other masters before they get the release.
-async fn make_known(masters: &[String]) {
-    let locks = quarantining(Quarantine::Observed).masters(masters).build();
-    let locks = locks.unwrap();
-    acquire_on_all(&locks.mutex("r"))
-        .await
-        .release()
-        .await
-        .unwrap();
-    locks.close().await;
 }
 
 /// Returns a coordinator that is connected to all `masters`, which have votes.
@@ -69,190 +42,6 @@ pub(crate) fn is_quarantined(votes: &Votes, master: usize) -> bool {
         row(votes, master).failure(),
         Some(Failure::Quarantined { .. })
     )
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Loss {
-    /// The master is killed, and it has saved nothing.
-    Everything,
-    /// The master is killed and loads a snapshot from before the lock.
-    Snapshot,
-    /// The master is killed and loads a log that ends just before the lock. A power cut has this
-    /// effect with `appendfsync everysec`.
-    Tail,
-    /// `FLUSHALL`. No connection breaks.
-    Flushed,
-    /// A replica that has not received the lock takes over.
-    Promoted,
-}
-
-/// Locks of every kind are held on bare majorities of `masters`. One master that belongs to all
-/// these majorities forgets. Other clients then ask for the same locks with quarantine, and
-/// for other locks without it.
-async fn check_for_a_second_lock(mut masters: Vec<Server>, loss: Loss, quarantine: Quarantine) {
-    let victim = masters.len() / 2;
-    let others = victim + 1..;
-    if loss == Loss::Tail {
-        masters[victim] = Server::start_with(&["--appendonly", "yes"]);
-    }
-    let proxy = Proxy::delay_requests(masters[victim].port(), Duration::ZERO);
-    let mut urls = urls(&masters);
-    urls[victim] = proxy.url();
-    make_known(&urls).await;
-    let first = connected(quarantining(quarantine), &urls).await;
-    let second = connected(quarantining(quarantine), &urls).await;
-    let trusting = [
-        connected(patient(), &urls).await,
-        connected(patient(), &urls).await,
-    ];
-    let mut replica = (loss == Loss::Promoted).then(Server::start);
-    match (&mut replica, loss) {
-        (Some(replica), _) => {
-            copy_once(replica, &masters[victim]).await;
-        }
-        (None, Loss::Snapshot) => assert_eq!(masters[victim].command(&["SAVE"]), "OK"),
-        _ => {}
-    }
-    let logs = match loss {
-        Loss::Tail => logs_with(&masters[victim], KEY).await,
-        _ => Vec::new(),
-    };
-
-    let block = |command: fn(&str) -> Vec<&str>| {
-        for master in &masters[others.clone()] {
-            for kind in KINDS {
-                for name in ["careful", "trusting"] {
-                    let _ = master.command(&command(&format!("{name} {kind:?}")));
-                }
-            }
-        }
-    };
-    block(|key| vec!["SET", key, "somebody's"]);
-    let mut held = Vec::new();
-    for kind in KINDS {
-        let owner = trusting[0].owner();
-        let lock = lock(&trusting[0], kind, "trusting", &owner);
-        held.push(lock.try_acquire().await.unwrap());
-    }
-    let mut valid = Vec::new();
-    for kind in KINDS {
-        let lock = lock(&first, kind, "careful", &first.owner())
-            .ttl(TTL)
-            .renewal(Renewal::Off);
-        valid.push(lock.try_acquire().await.unwrap());
-    }
-    for quarantine in held.iter().chain(&valid) {
-        assert_eq!(quarantine.settled().await.granted_count(), victim + 1);
-    }
-    // A server with `appendfsync everysec` writes late while an fsync runs.
-    until("a tail of the log", async || {
-        let is_longer = |(log, length): &(PathBuf, u64)| length_of(log) > *length;
-        logs.iter().all(is_longer).then_some(())
-    })
-    .await;
-    block(|key| vec!["DEL", key]);
-    let lost = Instant::now();
-    match (&replica, loss) {
-        (Some(replica), _) => {
-            proxy.lead_to(replica.port());
-            masters[victim].kill();
-        }
-        (None, Loss::Flushed) => {
-            masters[victim].command(&["FLUSHALL"]);
-        }
-        _ => {
-            masters[victim].kill();
-            for (log, length) in &logs {
-                let log = OpenOptions::new().write(true).open(log).unwrap();
-                log.set_len(*length).unwrap();
-            }
-            masters[victim].restart();
-        }
-    }
-    // Without the quarantine, a second lock is granted.
-    let without = async {
-        for (kind, first) in KINDS.into_iter().zip(&held) {
-            let lock = lock(&trusting[1], kind, "trusting", &trusting[1].owner());
-            let second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-            assert!(first.is_valid() && second.is_valid(), "{loss:?} {kind:?}");
-        }
-    };
-    let with = async {
-        for (kind, first) in KINDS.into_iter().zip(&valid) {
-            let lock = lock(&second, kind, "careful", &second.owner())
-                .ttl(TTL)
-                .renewal(Renewal::Off);
-            let _second = lock.acquire_within(TEST_TIMEOUT / 4).await.unwrap();
-            assert!(!first.is_valid(), "{loss:?} {quarantine:?} {kind:?}");
-        }
-        // The master has a vote again only at the end of the quarantine.
-        drop(acquire_on_all(&second.mutex("r")).await);
-        let took = lost.elapsed();
-        assert!(took >= QUARANTINE, "{loss:?} {quarantine:?} {took:?}");
-    };
-    join!(without, with);
-}
-
-/// Returns the log files of `master` that contain `text`, with their lengths.
-async fn logs_with(master: &Server, text: &str) -> Vec<(PathBuf, u64)> {
-    let log = until("a log", async || {
-        let files = [
-            master.directory(),
-            &master.directory().join("appendonlydir"),
-        ]
-        .map(fs::read_dir);
-        let files = files.into_iter().flatten().flatten().flatten();
-        files.map(|file| file.path()).find(|path| {
-            let log = fs::read(path).unwrap_or_default();
-            let is_log = path.extension().is_some_and(|extension| extension == "aof");
-            is_log && log.windows(text.len()).any(|part| part == text.as_bytes())
-        })
-    })
-    .await;
-    let length = length_of(&log);
-    vec![(log, length)]
-}
-
-fn length_of(file: &Path) -> u64 {
-    fs::metadata(file).unwrap().len()
-}
-
-fn check_for_a_second_lock_on(masters: usize, loss: Loss) {
-    with_masters(2 * masters, async |mut observed| {
-        let strict = observed.split_off(masters);
-        join!(
-            check_for_a_second_lock(observed, loss, Quarantine::Observed),
-            check_for_a_second_lock(strict, loss, Quarantine::Strict),
-        );
-    });
-}
-
-#[test]
-fn no_second_lock_is_granted_by_a_master_that_restarted_empty() {
-    check_for_a_second_lock_on(3, Loss::Everything);
-}
-
-#[test]
-fn no_second_lock_is_granted_by_a_master_that_lost_unsaved_writes() {
-    check_for_a_second_lock_on(3, Loss::Snapshot);
-}
-
-#[test]
-fn no_second_lock_is_granted_by_a_master_that_lost_the_tail_of_its_log() {
-    check_for_a_second_lock_on(3, Loss::Tail);
-}
-
-#[test]
-fn no_second_lock_is_granted_by_a_master_that_was_flushed() {
-    check_for_a_second_lock_on(3, Loss::Flushed);
-}
-
-#[test]
-fn no_second_lock_is_granted_by_a_promoted_replica() {
-    if server::is_mixed() {
-        return;
-    }
-    check_for_a_second_lock_on(3, Loss::Promoted);
 }
 
 /// Makes `replica` copy `master` once. Then makes it independent again.

@@ -9,7 +9,7 @@ use quorlock::{
 use quorlock_check::{Finding, Severity::Info};
 
 use crate::{
-    check::{as_user, check_for, durable, locks_of, shared},
+    check::{check_for, shared},
     common::*,
 };
 
@@ -323,39 +323,6 @@ fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
                 let urls = urls_of(&rules, &masters);
                 every_verb(&masters, &urls, kind, is_fenced).await;
                 assert_nothing_denied(&masters, &rules);
-            }
-        }
-    });
-}
-
-/// The check finds each right of the table that is missing, for each kind of lock.
-#[test]
-fn each_right_in_the_scripts_documentation_is_missed() {
-    with_masters(0, async |_| {
-        let masters = durable();
-        for kind in KINDS {
-            for rule in tabled([kind.word()].into_iter()).split_off(tabled([].into_iter()).len()) {
-                let without = match rule.split_at(1) {
-                    ("+", "publish" | "subscribe" | "unsubscribe") | ("&", _) => continue,
-                    ("+", command) => vec![format!("-{command}")],
-                    // All keys but those that begin with the same letters.
-                    (_, key) => {
-                        let (_, name) = key.split_once(':').unwrap();
-                        let first = &name[..1];
-                        let all = ["resetkeys".to_owned(), "~quorlock:guard".to_owned()];
-                        let others = "cdfqrw"
-                            .chars()
-                            .filter(|letter| *letter.to_string() != *first);
-                        let others = others.map(|letter| format!("~quorlock:{letter}*"));
-                        all.into_iter().chain(others).collect()
-                    }
-                };
-                let without: Vec<_> = without.iter().map(String::as_str).collect();
-                let rules = [&["~*", "&*", "+@all"], &without[..]].concat();
-                let report = as_user(&masters, &shared(Quarantine::Observed), &rules).await;
-                let mut findings = report.findings.iter();
-                let is_found = findings.any(|finding| finding.value.contains(locks_of(kind)));
-                assert!(is_found, "{kind} {rule}: {report}");
             }
         }
     });

@@ -1,9 +1,6 @@
 //! Servers that forget our scripts while connections to them are open.
 
-use std::convert::Infallible;
-
-use quorlock::{AcquireError, Coordinator, MasterHealth};
-use tokio::task::yield_now;
+use quorlock::{AcquireError, MasterHealth};
 
 use crate::common::*;
 
@@ -96,39 +93,4 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
         locks.close().await;
         assert_no_keys(&masters);
     });
-}
-
-#[test]
-fn no_vote_is_lost_while_scripts_are_flushed_all_the_time() {
-    with_masters(5, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        tokio::select! {
-            () = cycles(&locks) => {}
-            never = flush_for_ever(&masters) => match never {},
-        }
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
-async fn cycles(locks: &Coordinator) {
-    for number in 0..200 {
-        // Each turn uses a new name. A master that lacks the script executes the release late.
-        // Until then, it would rightly refuse the same name.
-        let lock = locks.mutex(format!("r{number}"));
-        let guard = lock.try_acquire().await.unwrap();
-        guard.extend(LONG * 2).await.unwrap();
-        let votes = guard.settled().await;
-        assert_eq!(votes.granted_count(), 5, "{votes}");
-        guard.release().await.unwrap();
-    }
-}
-
-async fn flush_for_ever(masters: &[Server]) -> Infallible {
-    loop {
-        for master in masters {
-            assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
-            yield_now().await;
-        }
-    }
 }

@@ -10,9 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{
-    AcquireError, Builder, Coordinator, Failure, MasterState, Quarantine, Renewal, Votes,
-};
+use quorlock::{AcquireError, Coordinator, MasterState, Quarantine, Renewal};
 use testkit::{
     captured_log::CapturedLog,
     sentinels::{Group, sentinel_url, watch},
@@ -23,34 +21,25 @@ use crate::{
     common::*,
     idle::local_runtime,
     impostors::impostor,
+    quarantine::is_quarantined,
 };
 
 /// The longest TTL in these tests. A failover takes less time.
 const TTL: Duration = Duration::from_secs(6);
 
-/// Returns a builder for locks that last for at most `TTL`.
-fn with_quarantine(quarantine: Quarantine) -> Builder {
+/// Returns a coordinator whose locks last for at most `TTL`. Its last master is behind Sentinel.
+fn behind(group: &Group, masters: &[Server]) -> Coordinator {
     patient()
-        .quarantine(quarantine)
+        .quarantine(Quarantine::Observed)
         .node_timeout(Duration::from_secs(1))
         .connect_timeout(Duration::from_secs(2))
         .max_ttl(TTL)
         .ttl(TTL)
         .renewal(Renewal::Off)
-}
-
-fn behind(group: &Group, masters: &[Server], quarantine: Quarantine) -> Coordinator {
-    let builder = with_quarantine(quarantine)
         .masters(urls(masters))
-        .master(group.url());
-    builder.build().unwrap()
-}
-
-fn is_quarantined(votes: &Votes, master: usize) -> bool {
-    matches!(
-        row(votes, master).failure(),
-        Some(Failure::Quarantined { .. })
-    )
+        .master(group.url())
+        .build()
+        .unwrap()
 }
 
 async fn refusal(locks: &Coordinator) -> String {
@@ -67,37 +56,24 @@ fn refuses(url: &str) -> Coordinator {
     builder.master(url).build().unwrap()
 }
 
-/// A lock that a failover forgets.
-///
 /// The holder has the lock on the first master and on the master behind Sentinel. The promoted
-/// replica lacks the lock. So it and the second master can give the lock to someone else.
-struct Forgotten {
-    group: Group,
-    mine: Coordinator,
-    /// The times until the replica was promoted, and until another client had the lock.
-    promoted: Duration,
-    acquired: Duration,
-    /// The time until the end of the lock.
-    end: Duration,
-    killed: Instant,
-}
-
-impl Forgotten {
-    async fn over_a_failover(masters: &[Server], quarantine: Quarantine) -> Self {
+/// replica lacks the lock. So it and the second master could give the lock to someone else.
+#[test]
+fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
+    if server::is_mixed() {
+        return;
+    }
+    with_masters(2, async |masters| {
         let mut group = Group::start(1);
-        let [mine, yours] = [(); 2].map(|()| behind(&group, masters, quarantine));
+        let [mine, yours] = [(); 2].map(|()| behind(&group, &masters));
         for locks in [&mine, &yours] {
-            acquire_on_all(&locks.mutex("warm"))
-                .await
-                .release()
-                .await
-                .unwrap();
+            let warm = acquire_on_all(&locks.mutex("warm")).await;
+            warm.release().await.unwrap();
         }
         let held = acquire_on_all(&mine.mutex("r")).await;
         masters[1].command(&["DEL", "r"]);
-        group
-            .replica
-            .command(&["CONFIG", "SET", "replica-read-only", "no"]);
+        let writable = ["CONFIG", "SET", "replica-read-only", "no"];
+        group.replica.command(&writable);
         group.replica.command(&["DEL", "r"]);
         let killed = Instant::now();
         group.primary.kill();
@@ -112,63 +88,23 @@ impl Forgotten {
             (is_up && group.replica.command(&["ROLE"]).starts_with("master")).then_some(())
         })
         .await;
-        let promoted = killed.elapsed();
-        let (acquired, next) = next.await.unwrap();
-        next.release().await.unwrap();
-        yours.close().await;
-        Self {
-            group,
-            mine,
-            promoted,
-            acquired,
-            end: held.valid_until() - killed,
-            killed,
-        }
-    }
-}
-
-#[test]
-fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
-    if server::is_mixed() {
-        return;
-    }
-    with_masters(2, async |masters| {
-        let lock = Forgotten::over_a_failover(&masters, Quarantine::Observed).await;
-        let promoted = lock.promoted;
+        let (promoted, end) = (killed.elapsed(), held.valid_until() - killed);
         assert!(
-            promoted < lock.end,
+            promoted < end,
             "the failover took {promoted:?}: this shows nothing"
         );
-        assert!(
-            lock.acquired >= lock.end,
-            "{:?}, {:?}",
-            lock.acquired,
-            lock.end
-        );
-        let votes = until_votes(&lock.mine.mutex("other"), "three votes", |votes| {
+        let (acquired, next) = next.await.unwrap();
+        assert!(acquired >= end, "{acquired:?}, {end:?}");
+        next.release().await.unwrap();
+        yours.close().await;
+        let votes = until_votes(&mine.mutex("other"), "three votes", |votes| {
             votes.granted_count() == 3
         })
         .await;
-        assert!(lock.killed.elapsed() > TTL, "{:?}", lock.killed.elapsed());
-        let name = format!("sentinel:svc@127.0.0.1:{}", lock.group.sentinels[0].port());
+        assert!(killed.elapsed() > TTL, "{:?}", killed.elapsed());
+        let name = format!("sentinel:svc@127.0.0.1:{}", group.sentinels[0].port());
         assert_eq!(row(&votes, 2).master(), name);
-        lock.mine.close().await;
-    });
-}
-
-#[test]
-fn without_quarantine_a_failover_lets_a_second_holder_in() {
-    if server::is_mixed() {
-        return;
-    }
-    with_masters(2, async |masters| {
-        let lock = Forgotten::over_a_failover(&masters, Quarantine::Off).await;
-        assert!(
-            lock.acquired < lock.end,
-            "{:?}, {:?}",
-            lock.acquired,
-            lock.end
-        );
+        mine.close().await;
     });
 }
 
@@ -183,7 +119,7 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
     let masters = server::masters(2);
     local_runtime().block_on(async {
         let group = Group::start(3);
-        let locks = behind(&group, &masters, Quarantine::Observed);
+        let locks = behind(&group, &masters);
         let lock = locks.mutex("r");
         acquire_on_all(&lock).await.release().await.unwrap();
         until("a failover", async || {
@@ -203,38 +139,6 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
     });
 }
 
-/// The old master has been a replica, and has only the locks that the new one sent.
-#[test]
-fn a_failover_back_costs_another_quarantine() {
-    if server::is_mixed() {
-        return;
-    }
-    with_masters(2, async |masters| {
-        let group = Group::start(1);
-        let locks = behind(&group, &masters, Quarantine::Observed);
-        let lock = locks.mutex("r");
-        acquire_on_all(&lock).await.release().await.unwrap();
-        for next in [&group.replica, &group.primary] {
-            until("a replica", async || {
-                // A failover ends the connections of clients.
-                let info = next.try_command(&["INFO", "replication"], TEST_TIMEOUT);
-                let is_up = |info: String| info.contains("master_link_status:up");
-                info.is_ok_and(is_up).then_some(())
-            })
-            .await;
-            until("a failover", async || {
-                let said = group.sentinels[0].command(&["SENTINEL", "FAILOVER", "svc"]);
-                (said == "OK").then_some(())
-            })
-            .await;
-            until_votes(&lock, "a quarantine", |votes| is_quarantined(votes, 2)).await;
-            assert!(next.command(&["ROLE"]).starts_with("master"));
-            until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
-        }
-        locks.close().await;
-    });
-}
-
 #[test]
 fn a_check_names_the_service_and_warns_of_its_replica() {
     if server::is_mixed() {
@@ -242,7 +146,7 @@ fn a_check_names_the_service_and_warns_of_its_replica() {
     }
     with_masters(2, async |masters| {
         let group = Group::start(1);
-        let locks = behind(&group, &masters, Quarantine::Observed);
+        let locks = behind(&group, &masters);
         acquire_on_all(&locks.mutex("r"))
             .await
             .release()
@@ -459,15 +363,6 @@ fn sentinels_and_masters_have_logins_of_their_own() {
             master.port()
         );
         assert!(said.contains(&expected), "{said}");
-    });
-}
-
-#[test]
-fn one_service_is_one_master_whatever_the_order_of_its_sentinels() {
-    with_masters(0, async |_| {
-        let twice = ["redis+sentinel://a,b/svc", "redis+sentinel://b,a/svc/3"];
-        let refused = Coordinator::new(twice).unwrap_err().to_string();
-        assert!(refused.contains("sentinel:svc@a:26379"), "{refused}");
     });
 }
 

@@ -20,7 +20,7 @@ use testkit::certificates::{Authority, P521, Signed, VERSION_1, is_without_tls, 
 use crate::{
     check::{found, shared},
     common::*,
-    idle::{SILENCE, assert_kept_alive, close_connections, local_runtime},
+    idle::{SILENCE, close_connections, local_runtime},
     impostors::impostor,
 };
 
@@ -134,17 +134,6 @@ async fn assert_locks_work(locks: &Coordinator, masters: &[Server]) {
     until_released(masters, "Mutex").await;
 }
 
-#[test]
-fn every_kind_of_lock_works_with_an_authority_of_our_own() {
-    with_authority(async |authority| {
-        let masters = three(&authority, &authority.sign(HOST), "no");
-        let locks = locks(renewing().tls(trusting(&authority)), &masters);
-        assert_locks_work(&locks, &masters).await;
-        locks.close().await;
-        assert_no_keys(&masters);
-    });
-}
-
 /// The runtime does not run while the servers close its connections. A message of TLS comes before
 /// the end of the stream.
 #[test]
@@ -161,7 +150,6 @@ fn the_first_call_after_closed_connections_succeeds() {
         guard.release().await.unwrap();
         locks
     });
-    masters.iter().for_each(assert_kept_alive);
     thread::sleep(SILENCE);
     close_connections(&masters);
     let acquired = runtime.block_on(locks.mutex("r").try_acquire());
@@ -353,30 +341,6 @@ fn a_server_that_answers_no_tls_is_explained() {
             assert!(said.contains(expected), "{said}");
             assert_eq!(locks.health()[0].refusal, refusal_kind);
         }
-    });
-}
-
-#[test]
-fn a_password_goes_over_tls() {
-    with_authority(async |authority| {
-        let password = ["--requirepass", "hunter2"];
-        let master = authority.server(&authority.sign(HOST), "no", &password);
-        let with = |login: &str| {
-            let url = tls_url(&master).replace("//", &format!("//{login}"));
-            patient()
-                .tls(trusting(&authority))
-                .master(url)
-                .build()
-                .unwrap()
-        };
-        let locks = with(":hunter2@");
-        lock_once(&locks).await;
-        locks.close().await;
-        let said = refusal(&with(":hunter3@")).await;
-        assert!(
-            said.contains("WRONGPASS") && !said.contains("hunter"),
-            "{said}"
-        );
     });
 }
 

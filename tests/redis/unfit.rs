@@ -111,57 +111,6 @@ fn two_masters_that_take_no_locks_are_not_ready() {
     }
 }
 
-/// A script says in other words than a plain command that a command is denied.
-#[test]
-fn a_denied_command_in_a_script_counts_for_readiness() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        locks.all_ready(Duration::from_secs(5)).await.unwrap();
-        masters[..2].iter().for_each(CAUSES[4].begin);
-        let lock = locks.mutex("r").fenced();
-        lock.try_acquire().await.unwrap_err();
-        let health: Vec<_> = locks.health().iter().map(MasterHealth::can_vote).collect();
-        assert_eq!(health, [false, false, true]);
-        locks.ready(Duration::ZERO).await.unwrap_err();
-        for master in &masters[..2] {
-            assert_eq!(master.command(CAUSES[4].end), "OK");
-        }
-        locks.all_ready(Duration::ZERO).await.unwrap();
-        close_at_once(&locks).await;
-    });
-}
-
-/// No kind of lock works without scripts, so `ready` finds this out without a lock. A mutex, which
-/// is usually taken without a script, is denied, too.
-#[test]
-fn a_master_that_denies_scripts_is_not_ready() {
-    with_masters(3, async |masters| {
-        for master in &masters[..2] {
-            master.command(&["ACL", "SETUSER", "default", "-eval", "-evalsha"]);
-        }
-        let locks = coordinator(patient(), &masters);
-        let denied = "to run the 'eval";
-        for name in ["a", "b"] {
-            let refused = locks.all_ready(Duration::from_secs(1)).await.unwrap_err();
-            assert!(!refused.has_quorum(), "{refused}");
-            assert!(refused.to_string().contains(denied), "{refused}");
-            locks.mutex(name).try_acquire().await.unwrap_err();
-            let refused = locks.ready(Duration::ZERO).await.unwrap_err();
-            assert!(!refused.has_quorum(), "{refused}");
-            let fair = locks.fair("f", &locks.owner());
-            fair.try_acquire().await.unwrap_err();
-            locks.ready(Duration::ZERO).await.unwrap_err();
-            assert_unfit(&locks.health(), denied);
-        }
-        for master in &masters[..2] {
-            master.command(&["ACL", "SETUSER", "default", "+eval", "+evalsha"]);
-        }
-        locks.all_ready(Duration::ZERO).await.unwrap();
-        assert!(locks.health().iter().all(MasterHealth::can_vote));
-        close_at_once(&locks).await;
-    });
-}
-
 fn assert_unfit(health: &[MasterHealth], said: &str) {
     let can_vote: Vec<_> = health.iter().map(MasterHealth::can_vote).collect();
     assert_eq!(can_vote, [false, false, true], "{said}: {health:?}");

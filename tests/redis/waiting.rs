@@ -1,12 +1,8 @@
 //! Waiting for a lock that another client holds, on real servers.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use quorlock::{AcquireError, Coordinator, Guard};
+use quorlock::{Coordinator, Guard};
 use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
@@ -124,90 +120,6 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
     });
 }
 
-/// Each waiter's command takes the place of another waiter's key in the servers' tables.
-#[test]
-fn a_server_that_forgets_tracked_keys_gets_no_storm_of_commands() {
-    const WAITERS: usize = 30;
-    with_masters(3, async |masters| {
-        let holder = coordinator(patient().ttl(LONG), &masters);
-        let mut held = Vec::new();
-        for number in 0..WAITERS {
-            held.push(holder.mutex(format!("r{number}")).acquire().await.unwrap());
-        }
-        let count = async |max_keys: &str| {
-            for master in &masters {
-                let set = ["CONFIG", "SET", "tracking-table-max-keys", max_keys];
-                assert_eq!(master.command(&set), "OK");
-            }
-            let locks = coordinator(patient(), &masters);
-            let waiting = (0..WAITERS).map(|number| {
-                let lock = locks.mutex(format!("r{number}"));
-                tokio::spawn(async move { lock.acquire_within(millis(9_000)).await.map(drop) })
-            });
-            let waiting: Vec<_> = waiting.collect();
-            // The first attempts come quickly, and take a while on a busy machine.
-            sleep(millis(5_000)).await;
-            let before = commands(&masters);
-            sleep(millis(3_000)).await;
-            let count = commands(&masters) - before;
-            for waiter in waiting {
-                let refused = waiter.await.unwrap();
-                assert!(
-                    matches!(refused, Err(AcquireError::Deadline { .. })),
-                    "{refused:?}"
-                );
-            }
-            count
-        };
-        let (enough, too_few) = (count("1000000").await, count("3").await);
-        println!("{enough} commands, and {too_few} with a small table");
-        assert!(
-            too_few <= 2 * enough,
-            "{too_few} commands instead of {enough}"
-        );
-    });
-}
-
-/// Returns the number of commands that all masters have executed.
-fn commands(masters: &[Server]) -> u64 {
-    let count = |master: &Server| {
-        let stats = master.command(&["INFO", "stats"]);
-        let mut lines = stats.lines();
-        let line = lines.find_map(|line| line.strip_prefix("total_commands_processed:"));
-        line.unwrap().trim().parse::<u64>().unwrap()
-    };
-    masters.iter().map(count).sum()
-}
-
-#[test]
-fn a_flood_of_changes_makes_no_hot_loop() {
-    with_masters_alone(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        occupy(&masters);
-        let stop = AtomicBool::new(false);
-        let refused = thread::scope(|scope| {
-            for master in &masters {
-                scope.spawn(|| {
-                    while !stop.load(Ordering::Relaxed) {
-                        master.command(&["SET", "r", "another's", "PX", "60000"]);
-                    }
-                });
-            }
-            let refused = tokio::task::block_in_place(|| {
-                let waiting = locks.mutex("r");
-                tokio::runtime::Handle::current()
-                    .block_on(async move { waiting.acquire_within(millis(2_000)).await.map(drop) })
-            });
-            stop.store(true, Ordering::Relaxed);
-            refused
-        });
-        let Err(AcquireError::Deadline { attempts, .. }) = refused else {
-            panic!("{refused:?}");
-        };
-        assert!((10..=2_200).contains(&attempts), "{attempts}");
-    });
-}
-
 #[test]
 fn a_user_without_the_right_to_track_keys_polls() {
     on_each_version(3, async |_, masters| {
@@ -267,57 +179,6 @@ fn a_user_that_loses_the_right_to_track_keys_polls() {
         })
         .await;
     });
-}
-
-/// The tasks of two programs cannot track keys. No program hears when the other one releases, and
-/// each hands the lock over within itself first.
-#[test]
-fn programs_without_the_right_to_track_keys_share_a_lock() {
-    const TASKS: usize = 8;
-    with_masters_alone(3, async |masters| {
-        let mut urls = Vec::new();
-        for master in &masters {
-            let rules = "ACL SETUSER u reset on >pw ~* &* +@all -client|tracking";
-            let rules: Vec<_> = rules.split(' ').collect();
-            if master.command(&rules) != "OK" {
-                return; // Redis 6 knows no rules for a subcommand
-            }
-            urls.push(format!("redis://u:pw@127.0.0.1:{}", master.port()));
-        }
-        let end = Instant::now() + millis(12_000);
-        let programs = [0, 1].map(|_| {
-            let locks = patient().masters(&urls).build().unwrap();
-            let tasks = (0..TASKS).map(|_| tokio::spawn(take_turns(locks.clone(), end)));
-            Vec::from_iter(tasks)
-        });
-        let (mut counts, mut longest) = ([0; 2], Duration::ZERO);
-        for (count, tasks) in counts.iter_mut().zip(programs) {
-            for task in tasks {
-                let (turns, wait) = task.await.unwrap();
-                *count += turns;
-                longest = longest.max(wait);
-            }
-        }
-        println!("{counts:?}, {longest:?}");
-        let least = counts[0].min(counts[1]);
-        let all = counts[0] + counts[1];
-        assert!(least * 100 >= all * 35, "{counts:?}");
-        assert!(longest <= millis(4_000), "{longest:?}");
-    });
-}
-
-/// Returns how often this task got the lock, and its longest wait.
-async fn take_turns(locks: Coordinator, end: Instant) -> (u32, Duration) {
-    let (mut turns, mut longest) = (0, Duration::ZERO);
-    while Instant::now() < end {
-        let since = Instant::now();
-        let guard = locks.mutex("r").acquire().await.unwrap();
-        longest = longest.max(since.elapsed());
-        turns += 1;
-        sleep(millis(5)).await;
-        guard.release().await.unwrap();
-    }
-    (turns, longest)
 }
 
 /// A majority of masters tell the waiter of changes, and the others cannot.

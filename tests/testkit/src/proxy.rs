@@ -2,9 +2,9 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,17 +32,6 @@ impl Proxy {
         Self::start(server, move |client, server| {
             pass_delayed(client.try_clone()?, server.try_clone()?, delay);
             pass_delayed(server, client, Duration::ZERO);
-            Ok(())
-        })
-    }
-
-    /// Forgets each connection over which nothing has passed for `limit`, as a NAT does: loses all
-    /// later data, and closes nothing.
-    pub fn forgetful(server: u16, limit: Duration) -> Self {
-        Self::start(server, move |client, server| {
-            let last_used = Arc::new(Mutex::new(Some(Instant::now())));
-            pass_while_used(client.try_clone()?, server.try_clone()?, &last_used, limit);
-            pass_while_used(server, client, &last_used, limit);
             Ok(())
         })
     }
@@ -115,30 +104,5 @@ pub fn pass_delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
             }
         }
         let _ = to.shutdown(Shutdown::Both);
-    });
-}
-
-/// Passes on data until the connection was unused for `limit`. `last_used` is then `None`.
-fn pass_while_used(
-    mut from: TcpStream,
-    mut to: TcpStream,
-    last_used: &Arc<Mutex<Option<Instant>>>,
-    limit: Duration,
-) {
-    let last_used = last_used.clone();
-    thread::spawn(move || {
-        let mut buffer = vec![0; 64 * 1024];
-        while let Ok(length @ 1..) = from.read(&mut buffer) {
-            let mut last_used = last_used.lock().unwrap();
-            *last_used = last_used
-                .filter(|at| at.elapsed() < limit)
-                .map(|_| Instant::now());
-            if last_used.is_some() && to.write_all(&buffer[..length]).is_err() {
-                break;
-            }
-        }
-        if last_used.lock().unwrap().is_some() {
-            let _ = to.shutdown(Shutdown::Both);
-        }
     });
 }
