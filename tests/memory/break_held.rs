@@ -118,22 +118,6 @@ async fn a_break_can_remove_one_holder_of_a_mutex() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_broken_where_nothing_was_seen() {
-    let world = World::new(3).await;
-    let mutex = world.locks.mutex(NAME);
-    let free = mutex.inspect().await.unwrap();
-    let guard = mutex.acquire().await.unwrap();
-    guard.settled().await;
-    let votes = world.locks.break_held(&free).await;
-    assert_eq!(
-        (votes.granted_count(), votes.refused_count()),
-        (0, 3),
-        "{votes}"
-    );
-    assert!(mutex.is_held().await.unwrap());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_master_that_is_down_is_a_failure() {
     let world = World::new(3).await;
     let mutex = world.locks.mutex(NAME);

@@ -1,6 +1,6 @@
 //! The names under which the locks of a coordinator are shown.
 
-use quorlock::{Builder, ConfigError, Coordinator, Holder, Kind, Lock, MemoryMaster, Quarantine};
+use quorlock::{Coordinator, Holder, Kind, Lock, Quarantine};
 use tokio::time::timeout;
 
 use crate::world::{KINDS, NAME, World, lock, millis, seconds};
@@ -82,27 +82,6 @@ async fn a_lock_with_a_name_is_kept_and_handed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_with_a_name_can_be_broken() {
-    for kind in KINDS {
-        let (world, nameless) = world_and_nameless().await;
-        let ours = own(kind, &world.locks);
-        let guard = ours.acquire().await.unwrap();
-        guard.settled().await;
-        let seen = own(kind, &nameless).inspect().await.unwrap();
-        let votes = nameless.break_held(&seen).await;
-        assert_eq!(votes.granted_count(), 3, "{votes}");
-
-        // The same client again, as another holder.
-        let again = own(kind, &world.locks).acquire().await.unwrap();
-        again.settled().await;
-        let votes = nameless.break_held(&seen).await;
-        assert_eq!(votes.granted_count(), 0, "{kind:?}: {votes}");
-        again.release().await.unwrap();
-        drop(guard);
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_owner_with_a_name_reenters_and_waits_under_its_id() {
     let (world, nameless) = world_and_nameless().await;
     let owner = world.locks.owner();
@@ -167,27 +146,5 @@ async fn no_part_of_a_foreign_value_is_shown() {
         let seen = holder(&own(Kind::Reentrant, &nameless)).await;
         let found = (seen.owner.as_deref(), seen.client, seen.depth);
         assert_eq!(found, (Some(owner), None, 2));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_bad_name_is_refused_before_anything_is_sent() {
-    let master = MemoryMaster::new();
-    let build = |name: &str| -> Result<Coordinator, ConfigError> {
-        let builder: Builder = Coordinator::builder().master(&master);
-        builder.client_name(name).build()
-    };
-    for given in ["", " ", "a b", "a\nb", "é", &"n".repeat(65)] {
-        let error = ConfigError::ClientName {
-            given: given.to_owned(),
-            most: 64,
-        };
-        assert_eq!(build(given).unwrap_err(), error);
-    }
-    tokio::time::sleep(seconds(1)).await;
-    assert_eq!(master.commands(), 0);
-    for name in ["a", "!~", &"n".repeat(64)] {
-        let guard = build(name).unwrap().mutex(NAME).acquire().await.unwrap();
-        guard.release().await.unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{future::ready, pin::pin, sync::mpsc, thread};
 
-use quorlock::{AcquireError, Coordinator, Fault, LockState, MasterSpec, MemoryMaster};
+use quorlock::{Coordinator, Fault, LockState, MasterSpec, MemoryMaster};
 use tokio::{
     runtime::Runtime,
     time::{sleep, timeout},
@@ -19,53 +19,6 @@ async fn close_waits_for_the_releases_of_dropped_guards() {
     assert_eq!(world.holders(), ["mine"; 3]);
     let (took, ()) = timed(world.close()).await;
     assert_eq!(took, millis(40));
-    assert_eq!(world.holders(), [""; 3]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn calls_after_close_are_refused() {
-    let world = World::new(3).await;
-    let lock = world.lock();
-    world.locks.clone().close().await;
-    for error in [
-        lock.try_acquire().await.unwrap_err(),
-        lock.acquire().await.unwrap_err(),
-        lock.acquire_within(seconds(1)).await.unwrap_err(),
-        world.lock().try_acquire().await.unwrap_err(),
-    ] {
-        assert!(matches!(error, AcquireError::Closed), "{error}");
-    }
-    sleep(millis(1)).await;
-    assert_eq!(world.commands(), [0; 3]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn closing_twice_or_at_once_does_no_harm() {
-    let world = World::new(3).await;
-    drop(world.guard().await);
-    world.masters[0].inject(delay(40));
-    let (first, second) = (world.locks.clone(), world.locks.clone());
-    let closing = async { tokio::join!(first.close(), second.close(), second.close()) };
-    let (took, _) = timed(closing).await;
-    assert_eq!(took, millis(40));
-    let (took, ()) = timed(world.close()).await;
-    assert_eq!(took, millis(0));
-}
-
-/// `close` does not affect guards that are alive.
-#[tokio::test(start_paused = true)]
-async fn close_does_not_end_live_guards() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    let (took, ()) = timed(world.close()).await;
-    assert_eq!(took, millis(0));
-    assert!(guard.is_valid());
-    world.masters[1].forget();
-    guard.extend(seconds(20)).await.unwrap();
-    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
-    assert_eq!(world.holders(), ["mine"; 3]);
-    guard.release().await.unwrap();
-    world.close().await;
     assert_eq!(world.holders(), [""; 3]);
 }
 
@@ -224,31 +177,6 @@ fn guards_and_waiters_end_with_their_runtime() {
     }
 }
 
-#[test]
-fn a_guard_may_outlive_its_runtime() {
-    let runtime = Runtime::new().unwrap();
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-    let (locks, guard) = runtime.block_on(async {
-        let locks = Coordinator::new(&masters).unwrap();
-        let guard = locks.mutex(NAME).try_acquire().await.unwrap();
-        (locks, guard)
-    });
-    drop(runtime);
-
-    // No task is left to send the extension, so the call does not wait.
-    let other = Runtime::new().unwrap();
-    other.block_on(async {
-        let error = guard.extend(seconds(20)).await.unwrap_err().to_string();
-        assert!(error.contains("only 0 of 3 masters confirmed"), "{error}");
-        let votes = guard.settled().await;
-        assert_eq!(said(&votes), ["closed"; 3]);
-        let error = locks.mutex("other").try_acquire().await.unwrap_err();
-        assert!(matches!(error, AcquireError::Closed), "{error}");
-        drop(guard);
-        locks.close().await;
-    });
-}
-
 /// The caller and the master run on one runtime, and the supervisors run on another. The
 /// supervisors' runtime ends during the call.
 #[test]
@@ -309,17 +237,4 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     guard.release().await.unwrap();
     sleep(millis(1)).await;
     assert_eq!(tasks(), before);
-}
-
-/// The first dial to one master gets no answer, and the connect timeout is longer than the TTL.
-#[tokio::test(start_paused = true)]
-async fn close_returns_by_the_longest_ttl_during_a_first_dial() {
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-    masters[0].inject(Fault::Hang);
-    let builder = Coordinator::builder().masters(&masters);
-    let builder = builder.ttl(seconds(1)).connect_timeout(seconds(30));
-    let locks = builder.build().unwrap();
-    drop(locks.mutex(NAME).try_acquire().await.unwrap());
-    let (took, ()) = timed(locks.close()).await;
-    assert!(took <= seconds(1) + millis(100), "{took:?}");
 }

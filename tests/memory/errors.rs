@@ -221,6 +221,26 @@ async fn unusable_settings_are_explained() {
             "a node timeout of 0s is out of range: it must be from 1ms to 60s",
         ),
         (
+            builder().node_timeout(millis(60_001)).build(),
+            "a node timeout of 60.001s is out of range: it must be from 1ms to 60s",
+        ),
+        (
+            builder().waiter_timeout(Duration::ZERO).build(),
+            "a waiter timeout of 0s is out of range: it must be from 1ms to 3600s",
+        ),
+        (
+            builder().waiter_timeout(seconds(3_601)).build(),
+            "a waiter timeout of 3601s is out of range: it must be from 1ms to 3600s",
+        ),
+        (
+            builder().poll_interval(millis(1), seconds(3_601)).build(),
+            "a poll interval of 1ms to 3601s is out of range: it must be 0 < least <= most <= 1 h",
+        ),
+        (
+            builder().client_name("a b").build(),
+            r#"the client name "a b" cannot be used: it must be 1 to 64 graphic ASCII characters without spaces"#,
+        ),
+        (
             builder().connect_timeout(seconds(61)).build(),
             "a connect timeout of 61s is out of range: it must be from 1ms to 60s",
         ),

@@ -11,8 +11,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, Fault, Guard, Lock, LockState, LostReason,
-    MemoryMaster, ReadyError, Renewal,
+    AcquireError, ConfigError, Coordinator, Guard, Lock, LostReason, MemoryMaster, ReadyError,
+    Renewal,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -95,27 +95,6 @@ fn waits_end_in_time_outside_of_a_runtime() {
 }
 
 #[test]
-fn faults_are_reported_outside_of_a_runtime() {
-    let runtime = runtime();
-    let (masters, locks, guard) = world(&runtime);
-    for fault in [Fault::Down, Fault::Hang] {
-        masters[1..].iter().for_each(|it| it.inject(fault.clone()));
-        let lock = locks.mutex("other");
-        let error = outside(lock.try_acquire()).unwrap_err();
-        assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
-        let error = outside(lock.acquire_within(millis(50))).unwrap_err();
-        assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
-        let error = outside(locks.ready(millis(50))).unwrap_err();
-        assert!(matches!(error, ReadyError::NoQuorum { .. }), "{error}");
-        outside(guard.extend(seconds(30))).unwrap_err();
-    }
-    outside(guard.release()).unwrap_err();
-    masters.iter().for_each(|it| it.inject(Fault::None));
-    outside(locks.ready(seconds(20))).unwrap();
-    outside(locks.close());
-}
-
-#[test]
 fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
     let runtime = runtime();
     let (_masters, locks, guard) = world(&runtime);
@@ -156,20 +135,6 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
     outside(guard.extend(seconds(30))).unwrap_err();
     outside(guard.release()).unwrap_err();
     outside(locks.close());
-}
-
-/// No thread is there that could notice the end of the validity.
-#[test]
-fn a_lock_is_lost_as_soon_as_the_runtime_has_shut_down() {
-    let runtime = runtime();
-    let (_masters, _locks, guard) = world(&runtime);
-    thread::scope(|scope| {
-        let waits = scope.spawn(|| outside(guard.lost()));
-        thread::sleep(millis(100));
-        drop(runtime);
-        assert_eq!(waits.join().unwrap().reason, LostReason::Ended);
-    });
-    assert_eq!(guard.state(), LockState::Lost(LostReason::Ended));
 }
 
 #[test]

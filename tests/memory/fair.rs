@@ -73,22 +73,6 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
     }
 }
 
-/// The first round does not join the queues, but is an attempt like the others.
-#[tokio::test(start_paused = true)]
-async fn an_error_counts_every_attempt() {
-    let world = World::new(3).await;
-    let (holder, owner) = (world.locks.owner(), world.locks.owner());
-    let _guard = world.locks.fair(NAME, &holder).acquire().await.unwrap();
-    let lock = world.locks.fair(NAME, &owner);
-    let error = lock.acquire_within(millis(100)).await.unwrap_err();
-    let AcquireError::Deadline { attempts, .. } = error else {
-        panic!("{error}");
-    };
-    // One round out of the queues, one that joins them, one that watches the key as the next
-    // waiter, and the last one at the deadline.
-    assert_eq!(attempts, 4);
-}
-
 /// The waiter steps aside after one of its attempts, and comes back for the last one.
 #[tokio::test(start_paused = true)]
 async fn an_error_counts_the_attempt_after_which_a_waiter_steps_aside() {
@@ -108,20 +92,6 @@ async fn an_error_counts_the_attempt_after_which_a_waiter_steps_aside() {
         .find(|(field, _)| *field == "quorlock:fair")
         .unwrap();
     assert_eq!(number, &(attempts + 1).to_string());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_queue_that_no_one_polls_vanishes() {
-    let world = World::new(3).await;
-    let guard = world.locks.fair(NAME, &world.locks.owner());
-    let guard = guard.acquire().await.unwrap();
-    let dead = dead_waiter(&world.locks).await;
-    assert_eq!(queues(&world), vec![[dead.id()]; 3]);
-    sleep(WAITER_TIMEOUT * 2 + millis(10)).await;
-    for master in &world.masters {
-        assert_eq!(master.keys(), [NAME]);
-    }
-    drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
@@ -259,27 +229,4 @@ async fn a_hundred_waiters_make_no_hot_loop() {
             assert!(each < 1.5, "{event}: {each}");
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_foreign_key_in_place_of_the_queue_is_not_reported_as_another_kind() {
-    let world = World::new(3).await;
-    for master in &world.masters {
-        master.set(QUEUE, "somebody's", None);
-    }
-    let lock = world.locks.fair(NAME, &world.locks.owner());
-    let refused = lock.try_acquire().await.unwrap_err();
-    let text = refused.to_string();
-    assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
-    let why = format!("the key {QUEUE} is not a sorted set: delete it");
-    assert!(text.contains(&why), "{text}");
-
-    let waiting = tokio::spawn(async move { lock.acquire().await });
-    sleep(seconds(5)).await;
-    for master in &world.masters {
-        assert_eq!(master.get(QUEUE).as_deref(), Some("somebody's"));
-        master.delete(QUEUE);
-    }
-    let guard = timeout(seconds(5), waiting).await.unwrap().unwrap();
-    assert!(guard.unwrap().is_valid());
 }

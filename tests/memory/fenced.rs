@@ -8,7 +8,7 @@ use quorlock::FencingToken;
 use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, Lock};
 use tokio::time::sleep;
 
-use crate::world::{KINDS, World, delay, lock, millis, said, seconds, start, timed};
+use crate::world::{KINDS, World, delay, lock, millis, said, seconds, timed};
 
 const COUNTER: &str = "quorlock:fence:{orders/42}";
 
@@ -33,33 +33,6 @@ async fn a_lock_is_put_back_where_a_waiter_has_raised_the_counter() {
         sleep(seconds(60)).await;
         assert!(guard.is_valid(), "{kind}");
         waiter.abort();
-    }
-}
-
-/// Without any fault, a rival with a larger candidate comes first on one master.
-#[tokio::test(start_paused = true)]
-async fn clients_that_come_together_leave_the_winner_on_all_masters() {
-    for kind in KINDS {
-        for slow in 0..3 {
-            let world = World::new(3).await;
-            let clients = [(); 3].map(|()| Coordinator::new(&world.masters).unwrap());
-            sleep(millis(1)).await;
-            for (master, at) in world.masters.iter().zip(0..) {
-                master.inject(delay(if at == slow { 4 } else { 1 + at }));
-            }
-            let locks = clients.each_ref().map(|locks| fenced(kind, locks));
-            let waiting = locks.map(|lock| {
-                tokio::spawn(async move {
-                    let guard = lock.acquire().await.unwrap();
-                    sleep(seconds(25)).await;
-                    guard.settled().await
-                })
-            });
-            for waiter in waiting {
-                let votes = waiter.await.unwrap();
-                assert_eq!(votes.granted_count(), 3, "{kind} {slow}: {votes}");
-            }
-        }
     }
 }
 
@@ -172,28 +145,6 @@ async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
     }
 }
 
-/// Masters know an attempt only by its owner and its number. Two attempts at once would take each
-/// other's grants, whatever they ask for.
-#[tokio::test(start_paused = true)]
-async fn attempts_of_one_owner_take_turns_even_if_only_one_asks_for_a_token() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
-        let world = World::new(3).await;
-        let owner = world.locks.owner();
-        let plain = lock(kind, &world.locks, &owner);
-        let fenced = plain.clone().fenced();
-        let mut first = Box::pin(plain.acquire());
-        start(first.as_mut()).await;
-        let busy = fenced.try_acquire().await;
-        assert!(
-            matches!(busy, Err(AcquireError::OwnerBusy { .. })),
-            "{busy:?}"
-        );
-        assert_eq!(world.commands(), [1; 3], "only the first attempt was sent");
-        drop(first);
-        larger(&fenced.acquire().await.unwrap(), 0, "the attempt is over");
-    }
-}
-
 /// An attempt whose candidates are refused may take five rounds. Another task of the owner waits
 /// for its end.
 #[tokio::test(start_paused = true)]
@@ -253,30 +204,4 @@ fn plain(kind: Kind, locks: &Coordinator) -> Lock {
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
     plain(kind, locks).fenced()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_foreign_key_in_place_of_the_counter_is_left_unchanged() {
-    for kind in KINDS {
-        let world = World::new(3).await;
-        for master in &world.masters {
-            master.set(COUNTER, "somebody's", Some(seconds(60)));
-        }
-        let lock = fenced(kind, &world.locks);
-        for _ in 0..3 {
-            let refused = lock.try_acquire().await.unwrap_err();
-            let text = refused.to_string();
-            assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{text}");
-            let why = format!("the key {COUNTER} is not a counter: delete it");
-            assert!(text.contains(&why), "{text}");
-        }
-        sleep(seconds(1)).await;
-        for master in &world.masters {
-            assert_eq!(master.get(COUNTER).as_deref(), Some("somebody's"));
-            let left = master.pttl(COUNTER).unwrap();
-            assert!(left < seconds(60), "{kind}: {left:?}");
-            master.delete(COUNTER);
-        }
-        assert!(lock.try_acquire().await.unwrap().is_valid());
-    }
 }

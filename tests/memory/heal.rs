@@ -3,7 +3,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use quorlock::{ExtendError, Fault, Guard};
+use quorlock::{Fault, Guard};
 use tokio::time::{Instant, sleep};
 
 use crate::world::{NAME, World, delay, millis, said, seconds, start, timed};
@@ -29,84 +29,6 @@ async fn an_extension_puts_the_key_back() {
         guard.extend(seconds(30)).await.unwrap();
         guard.release().await.unwrap();
         assert_eq!(world.holders(), ["", "mine", ""]);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_is_put_back_when_a_majority_has_lost_it() {
-    for forgetful in [2, 3] {
-        let world = World::new(3).await;
-        let guard = world.guard().await;
-        sleep(seconds(1)).await;
-        let before = world.commands();
-        for master in &world.masters[..forgetful] {
-            master.forget();
-        }
-        let holders = world.holders();
-        let error = guard.extend(seconds(20)).await.unwrap_err();
-        assert!(matches!(error, ExtendError::Lost { .. }), "{error}");
-        sleep(seconds(1)).await;
-        assert_eq!(world.holders(), holders);
-        // No attempt to put a key back was made.
-        let extension = before
-            .iter()
-            .map(|commands| commands + 1)
-            .collect::<Vec<_>>();
-        assert_eq!(world.commands(), extension);
-    }
-}
-
-/// If a majority confirms too late, the lock may have been lost in between.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_put_back_by_an_extension_that_is_too_late() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    sleep(guard.remaining() - millis(10)).await;
-    world.masters[0].forget();
-    world.inject([Fault::None, delay(20), delay(20)]);
-    let error = guard.extend(seconds(20)).await.unwrap_err();
-    assert!(matches!(error, ExtendError::TooSlow { .. }), "{error}");
-    sleep(seconds(1)).await;
-    assert_eq!(world.holders(), ["", "mine", "mine"]);
-}
-
-/// The lock is released before the extension finds that one master has no key. By then, a majority
-/// has confirmed the release, or the release still waits for votes.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_put_back_after_the_release() {
-    for (release_after, others) in [(0, 45), (0, 0), (10, 45), (10, 0), (39, 45), (39, 0)] {
-        let world = World::new(3).await;
-        let guard = world.guard().await;
-        let commands = world.masters[0].commands();
-        world.masters[0].forget();
-        world.masters[0].inject(delay(40));
-        guard.extend(seconds(20)).await.unwrap();
-        sleep(millis(release_after)).await;
-        world.inject([40, others, others].map(delay));
-        let (took, result) = timed(guard.release()).await;
-        result.unwrap();
-        assert_eq!(took, millis(others));
-        sleep(seconds(1)).await;
-        assert_eq!(world.holders(), [""; 3], "{release_after} {others}");
-        assert_eq!(world.masters[0].commands(), commands + 2);
-    }
-}
-
-/// The command that puts the key back is on its way when the lock is released.
-#[tokio::test(start_paused = true)]
-async fn a_key_that_is_put_back_is_released() {
-    for release_after in [41, 60, 79] {
-        let world = World::new(3).await;
-        let guard = world.guard().await;
-        let commands = world.masters[0].commands();
-        world.masters[0].forget();
-        world.masters[0].inject(delay(40));
-        guard.extend(seconds(20)).await.unwrap();
-        sleep(millis(release_after)).await;
-        guard.release().await.unwrap();
-        world.close().await;
-        assert_eq!(world.holders(), [""; 3]);
-        assert_eq!(world.masters[0].commands(), commands + 3);
     }
 }
 
@@ -173,20 +95,4 @@ async fn an_extension_does_not_wait_for_healing() {
     let (took, votes) = timed(guard.settled()).await;
     assert_eq!(took, millis(40));
     assert_eq!(said(&votes)[0], "holds nothing");
-}
-
-/// One master answers that it holds nothing, but only after the lock has ended. No call has read
-/// the guard's state meanwhile.
-#[tokio::test(start_paused = true)]
-async fn nothing_is_put_back_when_the_validity_is_over() {
-    let world = World::with(3, |builder| builder.node_timeout(seconds(4))).await;
-    let guard = world.lock().ttl(seconds(6)).acquire().await.unwrap();
-    guard.settled().await;
-    world.masters[2].forget();
-    world.masters[2].inject(delay(11_000));
-    let commands = world.masters[2].commands();
-    guard.extend(seconds(6)).await.unwrap();
-    sleep(seconds(30)).await;
-    assert_eq!(world.masters[2].commands(), commands + 1);
-    assert!(!guard.is_valid());
 }

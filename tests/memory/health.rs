@@ -281,27 +281,6 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn all_ready_says_how_many_masters_it_needs() {
-    let world = World::new(3).await;
-    world.inject([Fault::Down, Fault::Down]);
-    for (need_all, tally) in [
-        (false, "1 of 3 masters can vote (need 2)"),
-        (true, "1 of 3 masters can vote"),
-    ] {
-        let error = match need_all {
-            true => world.locks.all_ready(seconds(1)).await.unwrap_err(),
-            false => world.locks.ready(seconds(1)).await.unwrap_err(),
-        };
-        let text = error.to_string();
-        assert!(
-            text.starts_with(&format!("only {tally} after 1.")),
-            "{text}"
-        );
-        assert!(!error.has_quorum());
-    }
-}
-
 /// Only the first dial after the loss finds it. Later ones find its record.
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_keeps_its_reason_and_is_told_once() {
@@ -391,17 +370,4 @@ async fn a_wait_for_readiness_ends_when_the_coordinator_is_closed() {
     world.locks.close().await;
     let ended = timeout(seconds(1), ready).await.unwrap();
     assert!(matches!(ended, Err(ReadyError::Closed)), "{ended:?}");
-}
-
-/// Dials that fail are no news.
-#[tokio::test(start_paused = true)]
-async fn many_masters_that_are_down_do_not_make_a_wait_ask_more_often() {
-    let world = World::new(64).await;
-    world.inject((0..33).map(|_| Fault::Down));
-    let mut ready = pin!(world.locks.ready(Duration::MAX));
-    assert!(timeout(seconds(10), ready.as_mut()).await.is_err());
-    let before = world.commands()[63];
-    assert!(timeout(seconds(60), ready.as_mut()).await.is_err());
-    let asked = world.commands()[63] - before;
-    assert!(asked < 60 * 15, "{asked} questions in a minute");
 }

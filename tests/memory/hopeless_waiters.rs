@@ -169,44 +169,6 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_short_outage_does_not_change_the_order() {
-    let two = TwoClients::new().await;
-    let held = fair(&two.holder)
-        .ttl(seconds(600))
-        .renewal(Renewal::Off)
-        .acquire()
-        .await
-        .unwrap();
-    let mut tasks = Vec::new();
-    for locks in [&two.waiter, &two.holder, &two.waiter] {
-        let lock = fair(locks);
-        tasks.push(tokio::spawn(async move {
-            let guard = lock.acquire().await.unwrap();
-            let at = Instant::now();
-            sleep(millis(100)).await;
-            guard.release().await.unwrap();
-            at
-        }));
-        sleep(seconds(1)).await;
-    }
-    let queued = two.queues();
-    for _ in 0..5 {
-        two.inject_into_two(&Fault::Down);
-        sleep(millis(1_450)).await;
-        assert_eq!(two.queues()[0], queued[0]);
-        two.inject_into_two(&Fault::None);
-        sleep(seconds(2)).await;
-        assert_eq!(two.queues(), queued);
-    }
-    held.release().await.unwrap();
-    let mut served = Vec::new();
-    for task in tasks {
-        served.push(task.await.unwrap());
-    }
-    assert!(served.is_sorted(), "{served:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
     for fault in [Fault::Down, Fault::Hang, delay(80)] {
         let two = TwoClients::new().await;
@@ -296,34 +258,4 @@ async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let hopeless = builder.build().unwrap();
     sleep(seconds(1)).await;
     check_kind(&near, &hopeless, Kind::Fair).await;
-}
-
-/// A long outage makes the checks of a waiter rare. In the next outage, they begin often again.
-#[tokio::test(start_paused = true)]
-async fn a_waiter_checks_often_at_the_start_of_every_outage() {
-    let masters = masters(3);
-    let builder = Coordinator::builder().quarantine(Quarantine::Off);
-    let builder = builder.masters(&masters).node_timeout(millis(50));
-    let locks = builder.retry_delay(millis(50), seconds(600));
-    let locks = locks.build().unwrap();
-    masters
-        .iter()
-        .for_each(|master| master.set_hash(NAME, [("another:1", "1")], None));
-    let lock = locks.reentrant(NAME, &locks.owner());
-    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
-    let inject_into_two = |fault: Fault| {
-        masters[1..]
-            .iter()
-            .for_each(|master| master.inject(fault.clone()));
-    };
-    for outage in [seconds(3_600), seconds(20)] {
-        sleep(seconds(1_200)).await;
-        inject_into_two(delay(80));
-        sleep(outage).await;
-        inject_into_two(Fault::None);
-    }
-    masters.iter().for_each(|master| {
-        master.delete(NAME);
-    });
-    drop(timeout(seconds(120), waiter).await.unwrap().unwrap());
 }

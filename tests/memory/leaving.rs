@@ -1,7 +1,5 @@
 //! Two lists of masters, while the masters are changed.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use quorlock::{
     AcquireError, ConfigError, Coordinator, Fault, MasterHealth, MasterList, Membership,
     MemoryMaster, Tally, Vote,
@@ -162,21 +160,6 @@ async fn the_lists_are_checked() {
         ),
         "{error:?}"
     );
-}
-
-/// A check finds these counters: see `quorlock-check`.
-#[tokio::test(start_paused = true)]
-async fn counters_that_are_ahead_of_time_stop_a_change() {
-    let old = masters::<3>();
-    let new = masters::<3>();
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let ahead = (now + seconds(3_600)).as_micros().to_string();
-    for master in &old[..2] {
-        master.set("quorlock:fence:{r}", &*ahead, None);
-    }
-    let locks = joint(&new, &old);
-    let fenced = locks.mutex("r").fenced().try_acquire().await;
-    assert!(fenced.is_err(), "{fenced:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,9 +10,7 @@
 )]
 
 mod acquire;
-mod attempt_numbers;
 mod break_held;
-mod cancel;
 mod client_name;
 mod close;
 mod config;

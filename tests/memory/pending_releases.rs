@@ -4,41 +4,7 @@ use futures::FutureExt as _;
 use quorlock::{Fault, MemoryMaster, Renewal};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{NAME, REDIAL, World, delay, error, millis, said, seconds, timed};
-
-/// The connection had been given up before the lock was released, so the release was never sent.
-#[tokio::test(start_paused = true)]
-async fn a_master_that_had_been_given_up_gets_the_release() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    world.masters[0].inject(Fault::Hang);
-    guard.extend(seconds(10)).await.unwrap();
-    sleep(seconds(2)).await;
-    let commands = world.masters[0].commands();
-    guard.release().await.unwrap();
-    sleep(seconds(1)).await;
-    world.clear_faults();
-    assert!(until_free(&world.masters[0]).await <= REDIAL);
-    // The master executes the extension, which was still in its socket, and the release.
-    assert_eq!(world.masters[0].commands(), commands + 2);
-}
-
-/// A release is delivered once, and the connection that delivers it keeps working.
-#[tokio::test(start_paused = true)]
-async fn a_slow_master_gets_the_release_once() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    let commands = world.masters[0].commands();
-    world.masters[0].inject(Fault::Down);
-    guard.release().await.unwrap();
-    sleep(seconds(3)).await;
-    world.masters[0].inject(delay(40));
-    assert!(until_free(&world.masters[0]).await <= REDIAL + millis(80));
-    sleep(seconds(1)).await;
-    assert_eq!(world.masters[0].commands(), commands + 1);
-    let guard = world.guard().await;
-    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
-}
+use crate::world::{NAME, REDIAL, World, delay, error, millis, seconds};
 
 /// The master answered but did nothing, so the release is not delivered.
 #[tokio::test(start_paused = true)]
@@ -93,57 +59,6 @@ async fn a_pending_release_ends_with_the_ttl() {
             "{fault:?}: {took:?}"
         );
     }
-}
-
-/// The short TTL ends one pending release. The other releases stay pending.
-#[tokio::test(start_paused = true)]
-async fn every_pending_release_has_its_own_end() {
-    let world = World::new(3).await;
-    let long = world
-        .locks
-        .mutex("long")
-        .ttl(seconds(60))
-        .renewal(Renewal::Off)
-        .try_acquire()
-        .await
-        .unwrap();
-    let short = world
-        .locks
-        .mutex("short")
-        .ttl(seconds(1))
-        .renewal(Renewal::Off)
-        .try_acquire()
-        .await
-        .unwrap();
-    let longer = world
-        .locks
-        .mutex("longer")
-        .ttl(seconds(90))
-        .renewal(Renewal::Off)
-        .try_acquire()
-        .await
-        .unwrap();
-    world.masters[0].inject(Fault::Down);
-    for guard in [long, short, longer] {
-        guard.release().await.unwrap();
-    }
-    sleep(seconds(30)).await;
-    assert_eq!(world.masters[0].keys(), ["long", "longer"]);
-    world.clear_faults();
-    let (took, ()) = timed(world.close()).await;
-    assert!(took <= REDIAL);
-    assert_eq!(world.masters[0].keys(), [""; 0]);
-}
-
-/// A master that certainly never received the acquisition is owed no release.
-#[tokio::test(start_paused = true)]
-async fn a_master_that_was_never_asked_has_no_pending_release() {
-    let world = World::new(3).await;
-    world.masters[0].inject(Fault::Down);
-    sleep(millis(1)).await; // after this, the master is known to be down
-    world.guard().await.release().await.unwrap();
-    let (took, ()) = timed(world.close()).await;
-    assert_eq!(took, millis(0));
 }
 
 async fn until_free(master: &MemoryMaster) -> tokio::time::Duration {

@@ -10,8 +10,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, ExtendError, Failure, Fault, Kind, LockState,
-    MasterSpec, MasterState, MasterView, MemoryMaster, Quarantine, Renewal, Votes,
+    AcquireError, Coordinator, Failure, Fault, Kind, LockState, MasterSpec, MasterState,
+    MasterView, MemoryMaster, Quarantine, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -119,18 +119,6 @@ async fn a_master_that_restarted_empty_votes_again_when_its_quarantine_is_over()
         // A client that dials the master now counts the master's vote, too.
         let others = coordinator(&world, quarantine).await;
         assert_eq!(quarantine_left(&others, 0).await, None);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_broken_connection_is_no_restart() {
-    for quarantine in QUARANTINES {
-        let world = world(3, quarantine).await;
-        world.masters[0].inject(Fault::Down);
-        sleep(seconds(1)).await;
-        world.clear_faults();
-        sleep(seconds(2)).await;
-        assert_eq!(quarantine_left(&world.locks, 0).await, None);
     }
 }
 
@@ -462,24 +450,6 @@ async fn a_lock_that_a_majority_forgot_is_held_until_it_is_released() {
     }
 }
 
-/// The quarantined master receives no acquisition and no extension.
-#[tokio::test(start_paused = true)]
-async fn a_quarantined_master_is_owed_nothing() {
-    let world = world(3, Quarantine::Observed).await;
-    restarted(&world, 0).await.unwrap();
-    let commands = world.masters[0].commands();
-    let held = world.guard().await;
-    assert_eq!(held.settled().await.granted_count(), 2);
-    held.extend(TTL).await.unwrap();
-    held.settled().await;
-    assert_eq!(world.masters[0].commands(), commands);
-    world.masters[0].inject(Fault::Down);
-    sleep(millis(1)).await;
-    held.release().await.unwrap();
-    let (took, ()) = timed(world.close()).await;
-    assert_eq!(took, Duration::ZERO);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards() {
     for quarantine in QUARANTINES {
@@ -493,35 +463,6 @@ async fn a_lock_is_renewed_without_a_quarantined_master_and_put_back_afterwards(
         assert_eq!(world.holders(), ["mine"; 3]);
         assert_eq!(held.state(), LockState::Held);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_ttl_above_the_longest_is_an_error_and_nothing_is_sent() {
-    let too_long = TTL + millis(1);
-    let world = world(3, Quarantine::Observed).await;
-    let held = world.guard().await;
-    held.settled().await;
-    let commands = world.commands();
-    let refused = world
-        .locks
-        .mutex("b")
-        .ttl(too_long)
-        .renewal(Renewal::Off)
-        .try_acquire()
-        .await;
-    assert!(matches!(
-        refused.unwrap_err(),
-        AcquireError::Config(ConfigError::OutOfRange { setting: "TTL", given, .. }) if given == format!("{too_long:?}")
-    ));
-    let refused = held.extend(too_long).await.unwrap_err();
-    assert!(matches!(
-        refused,
-        ExtendError::Config(ConfigError::OutOfRange { setting: "TTL", given, .. }) if given == format!("{too_long:?}")
-    ));
-    sleep(seconds(1)).await;
-    assert_eq!(world.commands(), commands);
-    assert!(held.is_valid());
-    held.extend(TTL).await.unwrap();
 }
 
 /// The longest time until a renewal has put a key back.

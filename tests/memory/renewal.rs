@@ -62,46 +62,6 @@ async fn retries_do_not_keep_step_with_masters_that_stand_still_at_regular_times
     guard.ensure_held().unwrap();
 }
 
-/// The guard is released in every phase of a renewal. A renewal may be under way when the release
-/// is posted.
-#[tokio::test(start_paused = true)]
-async fn no_renewal_is_sent_after_a_release() {
-    let world = World::with(3, |builder| builder.ttl(millis(600))).await;
-    for run in 0..10_000_u64 {
-        for (n, master) in world.masters.iter().enumerate() {
-            let lag = (run / 7 + n as u64 * (run % 5)) % 40;
-            master.inject(if lag == 0 { Fault::None } else { delay(lag) });
-        }
-        let guard = world.locks.mutex(NAME).acquire().await.unwrap();
-        if run % 3 == 0 {
-            world.masters[(run % 2) as usize].delete(NAME); // the renewal puts the key back
-        }
-        // The times range from shortly before the first renewal is due to after its last answer.
-        let due = guard.valid_until() - guard.validity().mul_f64(0.75);
-        let at = Instant::from_std(due).max(Instant::now()) + millis(run % 100);
-        sleep_until(at).await;
-        assert!(guard.is_valid());
-        if run % 2 == 0 {
-            drop(guard);
-        } else {
-            guard.release().await.unwrap();
-        }
-        if run % 100 == 0 {
-            sleep(millis(100)).await; // longer than the slowest delivery
-            assert_eq!(world.holders(), [""; 3], "run {run}");
-            let commands = world.commands();
-            sleep(seconds(2)).await;
-            assert_eq!(world.commands(), commands, "run {run}");
-        }
-    }
-    world.clear_faults();
-    world.locks.close().await;
-    let commands = world.commands();
-    sleep(seconds(10)).await;
-    assert_eq!(world.holders(), [""; 3]);
-    assert_eq!(world.commands(), commands);
-}
-
 /// A limit by default would end the lock of a long job in the middle of its work.
 #[tokio::test(start_paused = true)]
 async fn a_job_of_a_day_keeps_its_lock_by_default() {

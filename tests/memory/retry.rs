@@ -2,64 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Fault, MemoryMaster};
-use tokio::time::{Instant, sleep};
+use quorlock::{AcquireError, Fault};
+use tokio::time::sleep;
 
 use crate::world::{World, delay, millis, seconds, timed};
-
-#[tokio::test(start_paused = true)]
-async fn delays_are_random_within_their_bounds() {
-    let mut runs = Vec::new();
-    for _ in 0..3 {
-        let world = World::new(3).await;
-        // With this fault, no release is announced.
-        world.inject_all(&Fault::ErrorReply("OOM no room".into()));
-        let lock = world.lock();
-        let (result, attempts) = tokio::join!(
-            lock.acquire_within(seconds(10)),
-            attempts(&world.masters[0], seconds(10)),
-        );
-        let error = result.unwrap_err();
-        let AcquireError::Deadline {
-            attempts: counted, ..
-        } = error
-        else {
-            panic!("{error}");
-        };
-        assert_eq!(counted as usize, attempts.len());
-
-        let mut gaps: Vec<_> = attempts.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        gaps.pop(); // the last gap ends at the deadline
-        assert!(gaps.len() > 40);
-        for (failures, gap) in gaps.iter().enumerate() {
-            // Timers have a resolution of one millisecond, and round up.
-            let most = millis(200.min(20 << failures.min(10))) + millis(1);
-            assert!(*gap >= millis(10) && *gap <= most, "{failures}: {gap:?}");
-        }
-        let late = &gaps[5..];
-        assert!(
-            late.iter().any(|gap| *gap < millis(80)) && late.iter().any(|gap| *gap > millis(120))
-        );
-        runs.push(gaps);
-    }
-    assert!(runs[0] != runs[1] && runs[1] != runs[2]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_bounds_of_the_delays_can_be_set() {
-    let world = World::with(3, |builder| builder.retry_delay(millis(700), millis(700))).await;
-    world.inject_all(&Fault::ErrorReply("OOM no room".into()));
-    let lock = world.lock();
-    let (result, attempts) = tokio::join!(
-        lock.acquire_within(seconds(2)),
-        attempts(&world.masters[0], seconds(3)),
-    );
-    assert!(result.is_err());
-    assert_eq!(
-        attempts,
-        [millis(0), millis(700), millis(1_400), seconds(2)]
-    );
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_time_limit_of_zero_allows_one_attempt() {
@@ -143,22 +89,4 @@ async fn a_split_vote_is_tried_again() {
     let (took, guard) = timed(lock.acquire_within(seconds(1))).await;
     assert!(guard.is_ok());
     assert!(took >= millis(5) && took <= millis(21), "{took:?}");
-}
-
-/// Returns the times at which `master` was asked, within `time` from now.
-async fn attempts(master: &MemoryMaster, time: Duration) -> Vec<Duration> {
-    let start = Instant::now();
-    let mut attempts = Vec::new();
-    let mut commands = 0;
-    while start.elapsed() <= time {
-        // Runs after the other tasks that wait for the same millisecond.
-        tokio::task::yield_now().await;
-        tokio::task::yield_now().await;
-        if master.commands() > commands {
-            attempts.push(start.elapsed());
-            commands = master.commands();
-        }
-        sleep(millis(1)).await;
-    }
-    attempts
 }

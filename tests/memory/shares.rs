@@ -1,10 +1,6 @@
 //! The shares of processes that want one mutex, with regular holds and pauses.
 
-use std::{
-    fmt::Write as _,
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::time::Duration;
 
 use quorlock::{Coordinator, MemoryMaster};
 use testkit::random::Random;
@@ -31,49 +27,18 @@ struct Process {
     comes_at: u64,
 }
 
-struct Pattern {
-    name: &'static str,
-    processes: Vec<Process>,
-}
-
 /// The times in one direction in microseconds.
 const LATENCIES: [(u64, u64); 4] = [(0, 0), (300, 300), (100, 900), (2_000, 6_000)];
 
-fn pattern(name: &'static str, hold: u64, pauses: &[u64], is_random: bool) -> Pattern {
+/// Returns a process for each of these pauses. All hold the lock for the same time.
+fn processes(hold: u64, pauses: &[u64], is_random: bool) -> Vec<Process> {
     let process = |&pause| Process {
         hold,
         pause,
         is_random,
         comes_at: 0,
     };
-    Pattern {
-        name,
-        processes: pauses.iter().map(process).collect(),
-    }
-}
-
-fn patterns() -> Vec<Pattern> {
-    let pauses: Vec<_> = (1..=10).map(|pause| pause * 100).collect();
-    let mut different = pattern("different holds", 1_000, &[100; 3], false);
-    (different.processes[0].hold, different.processes[2].hold) = (100, 3_000);
-    vec![
-        pattern("one pauses longer", 1_000, &[100, 100, 500], false),
-        pattern("two pause longer", 1_000, &[100, 500, 500], false),
-        pattern("all pauses differ", 1_000, &[100, 300, 500], false),
-        pattern("three alike", 1_000, &[500; 3], false),
-        pattern("200 ms", 200, &[20, 50, 100], false),
-        pattern("50 ms", 50, &[5, 20, 20], false),
-        pattern("no pauses", 20, &[0; 3], false),
-        pattern("one does not pause", 50, &[0, 20, 20], false),
-        pattern("one hardly pauses", 50, &[1, 20, 20], false),
-        pattern("five alike", 20, &[20; 5], false),
-        pattern("four alike", 5_000, &[1_000; 4], false),
-        pattern("ten", 1_000, &pauses, false),
-        different,
-        pattern("three at random", 1_000, &[300; 3], true),
-        pattern("five at random", 100, &[50; 5], true),
-        pattern("ten at random", 1_000, &[300; 10], true),
-    ]
+    pauses.iter().map(process).collect()
 }
 
 /// Returns the acquisitions of each process within this time, and the longest wait.
@@ -137,13 +102,7 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
 /// Fails unless each process gets at least half of an equal share, and no wait is longer than three
 /// times the time that all processes need to hold the lock once and to pause, or six times if one of
 /// them does not pause.
-fn check(name: &str, at: &[(u64, u64)], lasts: Duration, seed: u64) {
-    let patterns = patterns();
-    let pattern = patterns
-        .iter()
-        .find(|pattern| pattern.name == name)
-        .unwrap();
-    let processes = &pattern.processes;
+fn check(processes: &[Process], at: &[(u64, u64)], lasts: Duration, seed: u64) {
     let cycle = processes.iter().map(|process| process.hold + process.pause);
     // A process that does not pause gets the lock eight times before it looks for others.
     let is_greedy = processes.iter().any(|process| process.pause < 5);
@@ -154,7 +113,7 @@ fn check(name: &str, at: &[(u64, u64)], lasts: Duration, seed: u64) {
         let total: usize = counts.iter().sum();
         let equal = total as f64 / processes.len() as f64;
         let share = *counts.iter().min().unwrap() as f64 / equal;
-        let shown = format!("{name}, {latency:?}: {counts:?}, least share {share:.2}, {longest:?}");
+        let shown = format!("{seed}, {latency:?}: {counts:?}, least share {share:.2}, {longest:?}");
         println!("{shown}");
         assert!(
             share >= 0.5 && longest <= bound,
@@ -165,30 +124,70 @@ fn check(name: &str, at: &[(u64, u64)], lasts: Duration, seed: u64) {
 
 #[test]
 fn the_third_process_with_regular_holds_gets_its_share() {
-    check("one pauses longer", &LATENCIES, seconds(90), 1);
-    check("three alike", &LATENCIES[..2], seconds(90), 2);
-    check("200 ms", &LATENCIES, seconds(20), 3);
+    check(
+        &processes(1_000, &[100, 100, 500], false),
+        &LATENCIES,
+        seconds(90),
+        1,
+    );
+    check(
+        &processes(1_000, &[500; 3], false),
+        &LATENCIES[..2],
+        seconds(90),
+        2,
+    );
+    check(
+        &processes(200, &[20, 50, 100], false),
+        &LATENCIES,
+        seconds(20),
+        3,
+    );
 }
 
 #[test]
 fn of_five_processes_with_short_or_random_holds_each_gets_its_share() {
-    check("five alike", &LATENCIES[..3], seconds(5), 1);
-    check("five at random", &LATENCIES[..3], seconds(20), 2);
+    check(
+        &processes(20, &[20; 5], false),
+        &LATENCIES[..3],
+        seconds(5),
+        1,
+    );
+    check(
+        &processes(100, &[50; 5], true),
+        &LATENCIES[..3],
+        seconds(20),
+        2,
+    );
 }
 
 /// At the longest latency, a hand-over takes as long as a hold, so the bound would not count.
 #[test]
 fn a_process_that_does_not_pause_leaves_the_others_their_shares() {
-    check("no pauses", &LATENCIES[..3], seconds(5), 1);
-    check("one does not pause", &LATENCIES[..3], seconds(5), 2);
-    check("one hardly pauses", &LATENCIES[..3], seconds(5), 3);
+    check(
+        &processes(20, &[0; 3], false),
+        &LATENCIES[..3],
+        seconds(5),
+        1,
+    );
+    check(
+        &processes(50, &[0, 20, 20], false),
+        &LATENCIES[..3],
+        seconds(5),
+        2,
+    );
+    check(
+        &processes(50, &[1, 20, 20], false),
+        &LATENCIES[..3],
+        seconds(5),
+        3,
+    );
 }
 
 /// The longer a process has had the lock alone, the more rarely it looks for others.
 #[test]
 fn a_process_that_comes_late_gets_the_lock_from_one_that_does_not_pause() {
     for (hold, latency) in [(20, LATENCIES[1]), (20, LATENCIES[2]), (100, LATENCIES[1])] {
-        let mut processes = pattern("", hold, &[0; 2], false).processes;
+        let mut processes = processes(hold, &[0; 2], false);
         processes[1].comes_at = 30_000;
         let (counts, longest) = block_on(contest(&processes, latency, seconds(90), 1));
         assert!(longest < seconds(30), "{hold}: {counts:?}, {longest:?}");
@@ -207,25 +206,4 @@ fn locks_that_nobody_else_wants_cost_no_wait() {
         }
         assert_eq!(start.elapsed(), Duration::ZERO);
     });
-}
-
-/// In the patterns that are left out, some pauses are shorter than a round trip at the longest
-/// latency.
-#[test]
-#[ignore = "20 s in an optimised build; in most runs, one row misses its bound by chance"]
-fn in_every_pattern_each_process_gets_its_share() {
-    let mut failed = String::new();
-    for (pattern, seed) in patterns().iter().zip(1..) {
-        for latency in LATENCIES {
-            let shortest = pattern.processes.iter().map(|process| process.pause).min();
-            if shortest < Some(10) && latency == LATENCIES[3] {
-                continue;
-            }
-            let run = || check(pattern.name, &[latency], seconds(300), seed);
-            if catch_unwind(AssertUnwindSafe(run)).is_err() {
-                let _ = writeln!(failed, "{} at {latency:?}", pattern.name);
-            }
-        }
-    }
-    assert!(failed.is_empty(), "{failed}");
 }

@@ -7,8 +7,6 @@ use quorlock::{
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-pub(crate) use testkit::polled::polled;
-
 /// Masters and a coordinator that is connected to them.
 pub(crate) struct World {
     pub(crate) masters: Vec<MemoryMaster>,
