@@ -1,7 +1,6 @@
 //! Helpers that the tests share.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -58,26 +57,4 @@ pub(crate) fn have_no_keys(masters: &[MemoryMaster]) -> bool {
         let mut keys = master.keys().into_iter();
         keys.all(|key| key.starts_with("quorlock:"))
     })
-}
-
-/// Increments a counter under `locks` in several threads. Returns the result. The increment is not
-/// atomic, so it is lost if two threads are in it at once.
-pub(crate) fn count_in_threads(locks: &[Coordinator], threads: u64, increments: u64) -> u64 {
-    let counter = AtomicU64::new(0);
-    thread::scope(|scope| {
-        for locks in locks {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    for _ in 0..increments {
-                        let guard = locks.mutex("counter").acquire_within(LIMIT).unwrap();
-                        let count = counter.load(Ordering::Relaxed);
-                        thread::yield_now();
-                        counter.store(count + 1, Ordering::Relaxed);
-                        guard.release().unwrap();
-                    }
-                });
-            }
-        }
-    });
-    counter.into_inner()
 }

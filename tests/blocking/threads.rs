@@ -22,14 +22,6 @@ fn brisk(masters: &[MemoryMaster]) -> Coordinator {
 }
 
 #[test]
-fn threads_lose_no_increment() {
-    let masters = masters();
-    let theirs = [0, 1, 2].map(|master| masters[master].for_another_process());
-    let locks = [coordinator(&masters), coordinator(&theirs)];
-    assert_eq!(count_in_threads(&locks, 4, 25), 200);
-}
-
-#[test]
 fn a_guard_says_what_the_async_guard_says() {
     let masters = masters();
     let locks = coordinator(&masters);

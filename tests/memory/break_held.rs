@@ -1,16 +1,11 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    Coordinator, Fault, InspectError, Kind, Lock, LostReason, MasterView, Quarantine, Vote, Votes,
+    Coordinator, Fault, InspectError, Kind, LostReason, MasterView, Quarantine, Vote, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{KINDS, NAME, World, lock, millis, seconds};
-
-/// Returns the lock for an owner of its own.
-fn own(kind: Kind, world: &World) -> Lock {
-    lock(kind, &world.locks, &world.locks.owner())
-}
+use crate::world::{KINDS, NAME, World, millis, own, seconds};
 
 fn granted(votes: &Votes) -> Vec<bool> {
     let rows = votes.iter().map(|row| row.vote() == Some(&Vote::Grant));
@@ -21,10 +16,10 @@ fn granted(votes: &Votes) -> Vec<bool> {
 async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
     for kind in KINDS {
         let world = World::new(3).await;
-        let mine = own(kind, &world);
+        let mine = own(kind, &world.locks);
         let guard = mine.acquire().await.unwrap();
         guard.settled().await;
-        let theirs = own(kind, &world);
+        let theirs = own(kind, &world.locks);
         let waiting = tokio::spawn(async move { theirs.acquire().await });
         sleep(seconds(1)).await;
 
@@ -55,10 +50,10 @@ async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
 async fn a_newer_holder_keeps_the_lock() {
     for kind in KINDS {
         let world = World::new(3).await;
-        let old = own(kind, &world).acquire().await.unwrap();
-        let seen = own(kind, &world).inspect().await.unwrap();
+        let old = own(kind, &world.locks).acquire().await.unwrap();
+        let seen = own(kind, &world.locks).inspect().await.unwrap();
         old.release().await.unwrap();
-        let new = own(kind, &world).acquire().await.unwrap();
+        let new = own(kind, &world.locks).acquire().await.unwrap();
         new.settled().await;
 
         let votes = world.locks.break_held(&seen).await;
@@ -85,10 +80,10 @@ async fn every_holder_that_was_seen_is_broken() {
                 .build()
                 .unwrap();
             sleep(millis(1)).await;
-            let guard = lock(kind, &locks, &locks.owner()).acquire().await.unwrap();
+            let guard = own(kind, &locks).acquire().await.unwrap();
             holders.push((locks, guard));
         }
-        let seen = own(kind, &world).inspect().await.unwrap();
+        let seen = own(kind, &world.locks).inspect().await.unwrap();
         let votes = world.locks.break_held(&seen).await;
         assert_eq!(granted(&votes), [true; 17], "{kind:?}: {votes}");
     }

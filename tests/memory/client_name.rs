@@ -3,7 +3,7 @@
 use quorlock::{Coordinator, Holder, Kind, Lock, Quarantine};
 use tokio::time::timeout;
 
-use crate::world::{KINDS, NAME, World, lock, millis, seconds};
+use crate::world::{KINDS, NAME, World, millis, own, seconds};
 
 const CLIENT: &str = "web-3/812";
 
@@ -15,11 +15,6 @@ async fn world_and_nameless() -> (World, Coordinator) {
         .masters(&world.masters)
         .build();
     (world, nameless.unwrap())
-}
-
-/// Returns the lock for an owner of its own.
-fn own(kind: Kind, locks: &Coordinator) -> Lock {
-    lock(kind, locks, &locks.owner())
 }
 
 async fn holder(lock: &Lock) -> Holder {

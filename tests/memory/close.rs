@@ -140,7 +140,7 @@ async fn a_guard_dropped_on_a_plain_thread_wakes_waiters() {
 /// no longer be released expire with the TTL.
 #[test]
 fn guards_and_waiters_end_with_their_runtime() {
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let masters = masters(3);
     for is_lost in [false, true] {
         let runtime = paused_runtime();
         runtime.block_on(async {

@@ -170,7 +170,7 @@ async fn a_contested_first_attempt_gives_back_its_grants_after_a_node_timeout() 
             world.inject(vec![Fault::Hang; silent]);
             world.occupy([size - 1], seconds(60));
             let locks = Coordinator::new(&world.masters).unwrap();
-            let lock = lock(kind, &locks, &locks.owner());
+            let lock = own(kind, &locks);
             let (took, refused) = timed(lock.try_acquire()).await;
             let refused = refused.unwrap_err();
             assert!(

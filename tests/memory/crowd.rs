@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use super::world::{millis, seconds};
+use super::world::{masters, millis, seconds};
 
 fn micros(count: u64) -> Duration {
     Duration::from_micros(count)
@@ -158,7 +158,7 @@ async fn with_different_holders(
     waiters: usize,
 ) -> (u64, Option<Duration>) {
     const DEAD: &str = "00000000-0000-4000-8000-000000000001:1";
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let masters = masters(3);
     let clients: Vec<_> = (0..waiters)
         .map(|_| Coordinator::new(&masters).unwrap())
         .collect();

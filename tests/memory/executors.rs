@@ -47,7 +47,7 @@ fn runtime() -> Runtime {
 
 /// Returns masters, a coordinator on `runtime`, and a guard of the mutex `NAME`.
 fn world(runtime: &Runtime) -> (Vec<MemoryMaster>, Coordinator, Guard) {
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let masters = masters(3);
     runtime.block_on(async {
         let locks = Coordinator::new(&masters).unwrap();
         locks.all_ready(seconds(20)).await.unwrap();

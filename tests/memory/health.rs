@@ -3,8 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use quorlock::{
-    Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState, MemoryMaster, ReadyError,
-    Vote,
+    Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState, ReadyError, Vote,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -38,7 +37,7 @@ fn state_of(health: &MasterHealth) -> &'static str {
 #[tokio::test(start_paused = true)]
 async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
     for down in 0..=5 {
-        let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
+        let masters = masters(5);
         for master in &masters {
             master.inject(delay(40));
         }

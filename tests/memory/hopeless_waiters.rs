@@ -5,13 +5,9 @@ use std::time::Duration;
 use quorlock::{AcquireError, Coordinator, Fault, Kind, Lock, MemoryMaster, Quarantine, Renewal};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::world::{KINDS, NAME, delay, lock, millis, seconds, timed};
+use crate::world::{KINDS, NAME, delay, masters, millis, own, seconds, timed};
 
 const QUEUE: &str = "quorlock:queue:{orders/42}";
-
-fn masters(count: usize) -> Vec<MemoryMaster> {
-    (0..count).map(|_| MemoryMaster::new()).collect()
-}
 
 async fn coordinator(masters: &[MemoryMaster], node_timeout: Duration) -> Coordinator {
     let builder = Coordinator::builder().quarantine(Quarantine::Off);
@@ -30,7 +26,7 @@ async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
     let end = Instant::now() + seconds(60);
     let mut grants = 0;
     while Instant::now() < end {
-        let lock = lock(kind, locks, &locks.owner());
+        let lock = own(kind, locks);
         let Ok(Ok(guard)) = timeout(seconds(60), lock.acquire()).await else {
             continue;
         };
@@ -54,7 +50,7 @@ async fn check_kind(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
     let alone = grants(near, kind).await;
     assert!(alone > 100, "{alone}");
     for limit in [None, Some(seconds(1))] {
-        let lock = lock(kind, hopeless, &hopeless.owner());
+        let lock = own(kind, hopeless);
         let waiter = tokio::spawn(async move {
             match limit {
                 None => drop(lock.acquire().await),

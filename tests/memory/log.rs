@@ -7,7 +7,7 @@ use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
 
-use crate::world::{KINDS, NAME, World, error, lock, millis, seconds};
+use crate::world::{KINDS, NAME, World, error, millis, own, seconds};
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_as_one_warning() {
@@ -87,12 +87,9 @@ async fn a_wait_for_longer_than_a_ttl_is_logged_and_names_a_guard_of_the_same_co
         } else {
             Coordinator::new(&world.masters).unwrap()
         };
-        let held = lock(kind, &holder, &holder.owner())
-            .acquire()
-            .await
-            .unwrap();
+        let held = own(kind, &holder).acquire().await.unwrap();
         said.take();
-        let waiting = lock(kind, &world.locks, &world.locks.owner());
+        let waiting = own(kind, &world.locks);
         let late = waiting.acquire_within(seconds(25)).await.unwrap_err();
         let last = late.last_attempt();
         assert!(

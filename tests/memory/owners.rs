@@ -12,7 +12,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::world::{KINDS, NAME, World, delay, error, lock, millis, seconds};
+use crate::world::{KINDS, NAME, World, delay, error, lock, millis, own, seconds};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
 
@@ -195,7 +195,7 @@ async fn a_reentry_extends_the_renewal_limit() {
 async fn a_level_with_a_shorter_ttl_shortens_nothing() {
     for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
         let world = World::new(3).await;
-        let lock = lock(kind, &world.locks, &world.locks.owner()).renewal(Renewal::Off);
+        let lock = own(kind, &world.locks).renewal(Renewal::Off);
         let outer = lock.clone().ttl(seconds(60)).acquire().await.unwrap();
         let inner = lock.clone().ttl(seconds(20)).acquire().await.unwrap();
         let left = || (outer.valid_until(), world.ttls());
@@ -240,7 +240,7 @@ async fn renewal_goes_on_until_the_last_guard_is_dropped() {
 async fn a_reentry_sends_one_command_to_each_master() {
     for kind in BOTH {
         let world = World::new(3).await;
-        let lock = lock(kind, &world.locks, &world.locks.owner());
+        let lock = own(kind, &world.locks);
         let _outer = lock.acquire().await.unwrap();
         let _inner = lock.acquire().await.unwrap();
         let _innermost = lock.try_acquire().await.unwrap();

@@ -10,11 +10,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use super::world::{World, millis, seconds, timed};
-
-fn masters(count: usize) -> Vec<MemoryMaster> {
-    (0..count).map(|_| MemoryMaster::new()).collect()
-}
+use super::world::{World, masters, millis, seconds, timed, until_queued};
 
 fn read(locks: &Coordinator, owner: &Owner) -> Lock {
     locks.read_write("a", owner).read()
@@ -22,14 +18,6 @@ fn read(locks: &Coordinator, owner: &Owner) -> Lock {
 
 fn write(locks: &Coordinator, owner: &Owner) -> Lock {
     locks.read_write("a", owner).write()
-}
-
-/// Waits until this number of waiters is in the queues.
-async fn until_queued(locks: &Coordinator, count: usize) {
-    let observer = locks.owner();
-    while read(locks, &observer).inspect().await.unwrap().queue.len() != count {
-        sleep(Duration::from_millis(1)).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,7 +30,7 @@ async fn a_writer_becomes_a_reader_without_a_gap() {
         let lock = read(&locks, &other);
         async move { lock.acquire().await.unwrap() }
     });
-    until_queued(&locks, 1).await;
+    until_queued(&read(&locks, &locks.owner()), 1).await;
     guard.downgrade().unwrap();
     guard.downgrade().unwrap();
     let also = reading.await.unwrap();

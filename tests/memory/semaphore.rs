@@ -4,15 +4,10 @@ use std::collections::{BTreeSet, VecDeque};
 
 use quorlock::{
     Access, AcquireError, ConfigError, Contention, Coordinator, Guard, Kind, Lock, MemoryMaster,
-    Renewal,
 };
 use tokio::time::{Instant, sleep};
 
-use super::world::{KINDS, millis, seconds};
-
-fn masters(count: usize) -> Vec<MemoryMaster> {
-    (0..count).map(|_| MemoryMaster::new()).collect()
-}
+use super::world::{KINDS, masters, millis, seconds, until_queued};
 
 async fn fill(lock: &Lock, count: usize) -> Vec<Guard> {
     let mut guards = Vec::new();
@@ -24,13 +19,6 @@ async fn fill(lock: &Lock, count: usize) -> Vec<Guard> {
 
 fn slots<'a>(guards: impl IntoIterator<Item = &'a Guard>) -> BTreeSet<usize> {
     guards.into_iter().filter_map(Guard::slot).collect()
-}
-
-/// Waits until a majority of masters know this number of waiters.
-async fn until_queued(lock: &Lock, count: usize) {
-    while lock.inspect().await.unwrap().queue.len() != count {
-        sleep(millis(1)).await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,26 +110,6 @@ async fn waiters_are_served_in_turn_and_a_release_calls_one() {
     }
 }
 
-/// A permit that its holder does not renew costs one TTL, and no other permit.
-#[tokio::test(start_paused = true)]
-async fn a_dead_holder_costs_its_own_lease() {
-    let masters = masters(3);
-    let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 2);
-    let dead = lock.clone().ttl(seconds(2)).renewal(Renewal::Off);
-    let dead = dead.acquire().await.unwrap();
-    let alive = lock.acquire().await.unwrap();
-    assert_eq!(lock.available().await.unwrap(), 0);
-    let start = Instant::now();
-    let next = lock.acquire().await.unwrap();
-    let took = start.elapsed();
-    assert!(seconds(2) <= took && took < millis(3_200), "{took:?}");
-    assert_eq!((next.slot(), alive.is_valid()), (dead.slot(), true));
-    next.release().await.unwrap();
-    dead.release().await.unwrap();
-    assert_eq!(lock.available().await.unwrap(), 1);
-}
-
 #[tokio::test(start_paused = true)]
 async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
     let masters = masters(3);
@@ -162,21 +130,6 @@ async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
         master.set_hash("a", [("field", "some")], None);
     }
     assert_eq!(lock.available().await.unwrap(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_minimum_time_keeps_one_permit() {
-    let masters = masters(3);
-    let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 2);
-    let kept = lock.clone().min_hold(seconds(60)).acquire().await.unwrap();
-    kept.release().await.unwrap();
-    assert_eq!(lock.available().await.unwrap(), 1);
-    let other = lock.try_acquire().await.unwrap();
-    assert!(lock.try_acquire().await.is_err());
-    other.release().await.unwrap();
-    sleep(seconds(62)).await;
-    assert_eq!(fill(&lock, 2).await.len(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::{
     links::{Latency, linked},
-    world::{millis, seconds},
+    world::{masters, millis, seconds},
 };
 
 /// What a process does again and again: it acquires the lock, holds it, and pauses, each for some
@@ -48,7 +48,7 @@ async fn contest(
     lasts: Duration,
     seed: u64,
 ) -> (Vec<usize>, Duration) {
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let masters = masters(3);
     let latency = Latency::one_way(Duration::from_micros(least), Duration::from_micros(most));
     let mut tasks = JoinSet::new();
     for (number, &process) in (1..).zip(processes) {

@@ -5,7 +5,7 @@ use std::{future::poll_fn, pin::pin, slice, time::Duration};
 use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster};
 use tokio::time::{Instant, sleep};
 
-use super::world::{World, millis, seconds, timed};
+use super::world::{World, masters, millis, seconds, timed};
 
 const NAME: &str = "a";
 const PERMITS: usize = 20;
@@ -28,7 +28,7 @@ fn remove(master: &MemoryMaster, slots: &[usize], guards: &[Guard]) {
 /// Returns how long a waiter needs for the last free permit, if each master lacks the holders of
 /// some slots.
 async fn wait_for_last(lacking: [&[usize]; 3]) -> Duration {
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let masters = masters(3);
     let builder = || {
         let builder = Coordinator::builder().masters(&masters);
         let builder = builder.max_ttl(seconds(600)).ttl(seconds(600));

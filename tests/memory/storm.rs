@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::world::{KINDS, delay, error, millis, seconds};
+use crate::world::{KINDS, delay, error, masters, millis, seconds};
 
 const LASTS: Duration = seconds(4);
 
@@ -96,7 +96,7 @@ fn on_several_threads(with_faults: bool) {
 }
 
 async fn on_threads(with_faults: bool) {
-    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    let masters = masters(3);
     let end = Instant::now() + LASTS;
     let inside: Arc<[AtomicI64; LOCKS]> = Arc::default();
     let won = Arc::new(AtomicU64::new(0));

@@ -212,7 +212,7 @@ async fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
         let world = World::new(3).await;
         world.inject([delay(2), delay(5), delay(8)]);
         killed_after(millis(lived), &world.masters, async |locks| {
-            let lock = lock(kind, &locks, &locks.owner());
+            let lock = own(kind, &locks);
             let _guard = lock.acquire().await.unwrap();
             std::future::pending::<()>().await;
         })
@@ -221,7 +221,7 @@ async fn a_waiter_gets_the_lock_of_a_killed_holder_when_its_ttl_ends() {
         let mut ttls: Vec<_> = world.ttls().into_iter().flatten().collect();
         ttls.sort_unstable();
         assert!(ttls.len() == 3 && ttls[0] > seconds(6), "{kind}: {ttls:?}");
-        let next = lock(kind, &world.locks, &world.locks.owner());
+        let next = own(kind, &world.locks);
         let (took, guard) = timed(next.acquire_within(seconds(30))).await;
         drop(guard.unwrap());
         // A key still exists in the millisecond in which it expires. A poll just before that fails,
@@ -325,7 +325,7 @@ async fn a_waiter_that_a_renewal_wakes_keeps_off_a_lost_key() {
     for (lost, early) in pairs.filter(|(lost, early)| lost != early) {
         for kind in [Kind::Mutex, Kind::Reentrant] {
             let world = World::new(5).await;
-            let guard = lock(kind, &world.locks, &world.locks.owner());
+            let guard = own(kind, &world.locks);
             let guard = guard.acquire().await.unwrap();
             world.masters[lost].delete(NAME);
             // A poll at the moment of the renewal would take the master.
@@ -333,7 +333,7 @@ async fn a_waiter_that_a_renewal_wakes_keeps_off_a_lost_key() {
             let locks = locks.poll_interval(seconds(60), seconds(60)).build();
             let locks = locks.unwrap();
             sleep(millis(1)).await;
-            let waiting = lock(kind, &locks, &locks.owner());
+            let waiting = own(kind, &locks);
             let waiting = tokio::spawn(async move { drop(waiting.acquire().await.unwrap()) });
             sleep(millis(300)).await;
             // One master reports the renewal early. The waiter is refused, and would give the
@@ -480,8 +480,8 @@ async fn waiters_that_poll_are_served_give_up_and_are_closed_in_time() {
         let locks = Coordinator::builder().masters(&world.masters);
         let locks = locks.waiters_poll(true);
         let locks = locks.retry_delay(millis(100), millis(200)).build().unwrap();
-        let ours = lock(kind, &locks, &locks.owner());
-        let holders = [&world.locks, &locks].map(|locks| lock(kind, locks, &locks.owner()));
+        let ours = own(kind, &locks);
+        let holders = [&world.locks, &locks].map(|locks| own(kind, locks));
         for other in &holders {
             let mut waits = Vec::new();
             for _ in 0..9 {

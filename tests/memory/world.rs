@@ -19,7 +19,7 @@ impl World {
     }
 
     pub(crate) async fn with(masters: usize, set: impl FnOnce(Builder) -> Builder) -> Self {
-        let masters: Vec<_> = (0..masters).map(|_| MemoryMaster::new()).collect();
+        let masters = self::masters(masters);
         let locks = set(Coordinator::builder()
             .quarantine(Quarantine::Off)
             .masters(&masters))
@@ -108,6 +108,10 @@ impl World {
     }
 }
 
+pub(crate) fn masters(count: usize) -> Vec<MemoryMaster> {
+    (0..count).map(|_| MemoryMaster::new()).collect()
+}
+
 /// Acquires the lock with the default renewal.
 pub(crate) async fn renewed_guard(world: &World) -> Guard {
     world.locks.mutex(NAME).try_acquire().await.unwrap()
@@ -125,6 +129,18 @@ pub(crate) async fn held_for_a_second() -> (World, Guard) {
 /// Returns a lock of this kind, with the name that most tests use.
 pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
     locks.of_kind(kind, NAME, owner)
+}
+
+/// Returns the lock for an owner of its own.
+pub(crate) fn own(kind: Kind, locks: &Coordinator) -> Lock {
+    lock(kind, locks, &locks.owner())
+}
+
+/// Waits until this number of waiters is in the queues of `lock`.
+pub(crate) async fn until_queued(lock: &Lock, count: usize) {
+    while lock.inspect().await.unwrap().queue.len() != count {
+        sleep(millis(1)).await;
+    }
 }
 
 /// Returns each master's vote as text, or `-` if it has not voted.

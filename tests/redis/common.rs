@@ -5,9 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{
-    Builder, Coordinator, Failure, Guard, Kind, Lock, Owner, Quarantine, VoteRow, Votes,
-};
+use quorlock::{Builder, Coordinator, Failure, Guard, Lock, Quarantine, VoteRow, Votes};
 pub(crate) use testkit::server::{self, Server, skipped};
 use tokio::time::{sleep, timeout};
 
@@ -84,9 +82,12 @@ pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// Returns the lock `name` of this kind. `owner` is not used for a mutex.
-pub(crate) fn lock_of_kind(kind: Kind, name: &str, locks: &Coordinator, owner: &Owner) -> Lock {
-    locks.of_kind(kind, name, owner)
+/// Makes a user with these rules besides all rights on `master`. Returns the URL with this user.
+pub(crate) fn url_as_user(master: &Server, rules: &str) -> String {
+    let rules = format!("ACL SETUSER user reset on >pw ~* &* +@all {rules}");
+    let words: Vec<_> = rules.split_whitespace().collect();
+    assert_eq!(master.command(&words), "OK");
+    format!("redis://user:pw@127.0.0.1:{}", master.port())
 }
 
 pub(crate) fn urls(masters: &[Server]) -> Vec<String> {

@@ -29,7 +29,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
                 }
             };
             let shown = (kind != Kind::Mutex).then_some(r"th\xffm");
-            let lock = lock_of_kind(kind, "r", &locks, &locks.owner());
+            let lock = locks.of_kind(kind, "r", &locks.owner());
             let guard = lock.try_acquire().await.unwrap();
             guard.settled().await;
             write();

@@ -46,14 +46,7 @@ fn a_password_a_user_and_a_database_can_be_given() {
 #[test]
 fn a_user_without_the_right_to_publish_can_release_every_kind() {
     with_masters(3, async |masters| {
-        for master in &masters {
-            let rules = ["on", ">pw", "~*", "&*", "+@all", "-publish"];
-            let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
-            assert_eq!(master.command(&words), "OK");
-        }
-        let urls = masters
-            .iter()
-            .map(|master| format!("redis://lock:pw@127.0.0.1:{}", master.port()));
+        let urls = masters.iter().map(|master| url_as_user(master, "-publish"));
         let locks = patient().masters(urls).build().unwrap();
         let (mine, yours) = (locks.owner(), locks.owner());
         for kind in [

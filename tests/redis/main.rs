@@ -31,7 +31,6 @@ mod process;
 mod programs;
 mod quarantine;
 mod redisson;
-mod redisson_other_locks;
 mod rights;
 mod script_flush;
 #[cfg(feature = "sentinel")]

@@ -115,13 +115,7 @@ fn a_key_of_another_client_is_left_alone() {
 #[test]
 fn a_user_without_the_right_releases_by_the_script() {
     with_each(&NATIVE, async |masters, release| {
-        let url = |master: &Server| {
-            let rules = ["ACL", "SETUSER", "user", "on", ">pw", "~*", "&*", "+@all"];
-            let denied = format!("-{release}");
-            let rules = [&rules[..], &[&denied]].concat();
-            assert_eq!(master.command(&rules), "OK");
-            format!("redis://user:pw@127.0.0.1:{}", master.port())
-        };
+        let url = |master| url_as_user(master, &format!("-{release}"));
         let locks = patient().masters(masters.iter().map(url)).build().unwrap();
         cycles(&locks.mutex("r")).await;
         for master in &masters {

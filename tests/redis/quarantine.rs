@@ -7,7 +7,7 @@ use quorlock::{AcquireError, Builder, Coordinator, DialRefusal, Failure, Quarant
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tracing::Level;
 
-use crate::common::*;
+use crate::{common::*, idle::local_runtime};
 
 /// The longest TTL in these tests.
 const TTL: Duration = Duration::from_millis(1_500);
@@ -75,13 +75,8 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
 #[test]
 fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
     with_masters(3, async |masters| {
-        let mut urls = Vec::new();
-        for master in &masters {
-            let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
-            let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
-            assert_eq!(master.command(&words), "OK");
-            urls.push(format!("redis://lock:pw@127.0.0.1:{}", master.port()));
-        }
+        let urls = masters.iter().map(|master| url_as_user(master, "-info"));
+        let urls: Vec<_> = urls.collect();
         let strict = quarantining(Quarantine::Strict).masters(&urls).build();
         let strict = strict.unwrap();
         let refused = strict.mutex("r").try_acquire().await.unwrap_err();
@@ -128,7 +123,7 @@ fn a_master_without_room_for_the_origin_key_is_asked_again() {
 #[test]
 fn a_duplicate_master_that_comes_back_empty_has_no_vote() {
     with_masters(3, async |mut masters| {
-        let proxy = Proxy::delay_requests(masters[0].port(), Duration::ZERO);
+        let proxy = Proxy::delay(masters[0].port(), Duration::ZERO);
         let mut urls = urls(&masters);
         urls[0] = proxy.url();
         let locks = connected(quarantining(Quarantine::Observed), &urls).await;
@@ -153,10 +148,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
         return;
     }
     let master = Server::start();
-    let rules = ["on", ">pw", "~*", "&*", "+@all", "-info"];
-    let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
-    assert_eq!(master.command(&words), "OK");
-    let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+    let url = url_as_user(&master, "-info");
     let (said, _listening) = CapturedLog::listen();
     let warnings = |text: &str| {
         let lines = said.take();
@@ -164,11 +156,7 @@ fn a_warning_about_an_unguarded_master_is_logged_once_per_connection() {
         lines.iter().filter(is_it).count()
     };
     // The runtime runs in this thread, because the log is captured for each thread separately.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    local_runtime().block_on(async {
         let locks = quarantining(Quarantine::Observed).master(&url);
         let locks = locks.build().unwrap();
         let lock = locks.mutex("r");
@@ -249,10 +237,7 @@ fn a_master_whose_origin_key_cannot_be_replaced_is_not_used() {
     with_masters(1, async |masters| {
         let master = &masters[0];
         assert_eq!(master.command(&["SET", KEY, "somebody's"]), "OK");
-        let rules = ["on", ">pw", "~*", "&*", "+@all", "-del"];
-        let words = [&["ACL", "SETUSER", "lock"], &rules[..]].concat();
-        assert_eq!(master.command(&words), "OK");
-        let url = format!("redis://lock:pw@127.0.0.1:{}", master.port());
+        let url = url_as_user(master, "-del");
         let locks = quarantining(Quarantine::Observed).master(&url).build();
         let refused = locks.unwrap().mutex("r").try_acquire().await.unwrap_err();
         assert!(refused.to_string().contains("of another type"), "{refused}");

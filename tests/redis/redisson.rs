@@ -1,5 +1,6 @@
 //! Redisson's plain lock on the same masters. Redisson's clients and our reentrant locks exclude
-//! each other, read each other's hold counts, and wake each other's waiters.
+//! each other, and read each other's hold counts. The rows of `tests/conformance` have the messages
+//! to its waiters, and its other locks under the names of ours.
 //!
 //! The tests imitate Redisson's commands. Redisson's lock is a hash, and its field `UUID:thread`
 //! counts the levels. When the last level is gone, Redisson publishes `0` on the lock's channel. A
@@ -20,21 +21,6 @@ const LOCK: &str = "
     redis.call('PEXPIRE', KEYS[1], ARGV[1])
     return false";
 
-/// The write lock of Redisson's read-write lock. It treats a hash without `mode` as a free lock.
-const WRITE_LOCK: &str = "
-    local mode = redis.call('HGET', KEYS[1], 'mode')
-    if mode == false then
-        redis.call('HSET', KEYS[1], 'mode', 'write')
-        redis.call('HSET', KEYS[1], ARGV[2], 1)
-        redis.call('PEXPIRE', KEYS[1], ARGV[1])
-        return false
-    end
-    if mode == 'write' and redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
-        redis.call('HINCRBY', KEYS[1], ARGV[2], 1)
-        return false
-    end
-    return redis.call('PTTL', KEYS[1])";
-
 const UNLOCK: &str = "
     if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 0 then
         return false
@@ -48,15 +34,15 @@ const UNLOCK: &str = "
     return 1";
 
 /// A thread of a Redisson client. The client is connected to one master.
-pub(crate) struct RedissonClient<'a> {
-    pub(crate) master: &'a Server,
+struct RedissonClient<'a> {
+    master: &'a Server,
     owner: String,
     name: &'a str,
 }
 
 impl<'a> RedissonClient<'a> {
     /// Returns a client for each of `masters`.
-    pub(crate) fn on(masters: &'a [Server], name: &'a str) -> Vec<Self> {
+    fn on(masters: &'a [Server], name: &'a str) -> Vec<Self> {
         let client = |(number, master)| Self {
             master,
             owner: format!("6e3814a1-e847-452b-a982-45baf93a1df{number}:17"),
@@ -69,15 +55,11 @@ impl<'a> RedissonClient<'a> {
         self.eval(LOCK)
     }
 
-    pub(crate) fn write_lock(&self) -> String {
-        self.eval(WRITE_LOCK)
-    }
-
     fn unlock(&self) -> String {
         self.eval(UNLOCK)
     }
 
-    pub(crate) fn eval(&self, script: &str) -> String {
+    fn eval(&self, script: &str) -> String {
         let channel = channel(self.name);
         let keys = ["EVAL", script, "2", self.name, &channel];
         self.master
@@ -185,34 +167,5 @@ fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
         }
         close_at_once(&locks).await;
         assert_no_keys(&masters);
-    });
-}
-
-#[test]
-fn redissons_read_write_lock_does_not_take_our_lock() {
-    with_masters(3, async |masters| {
-        let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        for (lock, name) in [
-            (locks.reentrant("r", &owner), "r"),
-            (locks.fair("f", &owner), "f"),
-        ] {
-            let guard = acquire_on_all(&lock).await;
-            for client in RedissonClient::on(&masters, name) {
-                let left: u64 = client.write_lock().parse().unwrap();
-                assert!(left > 500_000 && left <= 600_000, "{left}");
-            }
-            guard.extend(LONG).await.unwrap();
-            guard.release().await.unwrap();
-            until_released(&masters, name).await;
-            for client in RedissonClient::on(&masters, name) {
-                assert_eq!(client.write_lock(), "(nil)");
-            }
-            let refused = lock.try_acquire().await.unwrap_err();
-            assert!(
-                matches!(refused, AcquireError::OtherKind { .. }),
-                "{refused}"
-            );
-        }
     });
 }

@@ -81,8 +81,8 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     let [one, other] = [0, 1].map(|_| builder().masters(urls).build().unwrap());
     let (mine, theirs) = (one.owner(), other.owner());
     let (my_lock, their_lock) = (
-        lock_of_kind(kind, "r", &one, &mine),
-        lock_of_kind(kind, "r", &other, &theirs),
+        one.of_kind(kind, "r", &mine),
+        other.of_kind(kind, "r", &theirs),
     );
     if has_readers(kind) && !is_fenced {
         every_access(&one, &other).await;
@@ -100,10 +100,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     };
     every_verb_of(masters, kind, my_lock, their_lock).await;
     let broken = block(masters, kind).await;
-    let seen = lock_of_kind(kind, "r", &one, &mine)
-        .inspect()
-        .await
-        .unwrap();
+    let seen = one.of_kind(kind, "r", &mine).inspect().await.unwrap();
     let votes = one.break_held(&seen).await;
     assert!(votes.granted_count() >= 2, "{votes}");
     until_released(masters, "app:r").await;
@@ -231,7 +228,7 @@ async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock
 /// Lets another client hold the lock on all `masters`.
 async fn block(masters: &[Server], kind: Kind) -> Guard {
     let locks = coordinator(builder(), masters);
-    acquire_on_all(&lock_of_kind(kind, "r", &locks, &locks.owner())).await
+    acquire_on_all(&locks.of_kind(kind, "r", &locks.owner())).await
 }
 
 #[track_caller]
@@ -346,7 +343,7 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
                     let case = format!("{version}: {kind}, fenced {is_fenced}, without {right}");
                     give(&masters, &rules);
                     let locks = coordinator(patient(), &masters);
-                    let lock = lock_of_kind(kind, "r", &locks, &locks.owner());
+                    let lock = locks.of_kind(kind, "r", &locks.owner());
                     let lock = if is_fenced { lock.fenced() } else { lock };
                     find_missing(&case, &right, &locks, &lock).await;
                     give(&masters, &["~*", "+@all"]);
@@ -375,7 +372,7 @@ fn a_right_to_other_keys_only_is_missing() {
             let rules = [format!("-{right}"), format!("(+{right} ~other)")];
             give(&masters, &rules);
             let locks = coordinator(patient(), &masters);
-            let lock = lock_of_kind(kind, "r", &locks, &locks.owner());
+            let lock = locks.of_kind(kind, "r", &locks.owner());
             find_missing(&case, right, &locks, &lock).await;
             give(&masters, &["clearselectors", "+@all"]);
             for master in &masters {

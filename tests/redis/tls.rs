@@ -119,10 +119,10 @@ async fn assert_locks_work(locks: &Coordinator, masters: &[Server]) {
     let (mine, yours) = (locks.owner(), locks.owner());
     for kind in KINDS {
         let name = format!("{kind:?}");
-        let lock = lock_of_kind(kind, &name, locks, &mine).ttl(millis(1_500));
+        let lock = locks.of_kind(kind, &name, &mine).ttl(millis(1_500));
         let held = acquire_on_all(&lock.renewal(Renewal::UpTo(LONG))).await;
         let first = held.valid_until();
-        let next = lock_of_kind(kind, &name, locks, &yours);
+        let next = locks.of_kind(kind, &name, &yours);
         let waits = tokio::spawn(async move { next.acquire_within(TEST_TIMEOUT).await });
         until("a renewal", async || {
             (held.valid_until() > first).then_some(())

@@ -127,7 +127,7 @@ fn what_succeeds_without_memory_does_not_give_the_vote_back() {
         let locks = coordinator(patient(), &masters);
         let mut events = locks.health_events();
         let owner = locks.owner();
-        let guards = KINDS.map(|kind| lock_of_kind(kind, &format!("{kind}"), &locks, &owner));
+        let guards = KINDS.map(|kind| locks.of_kind(kind, kind.to_string(), &owner));
         let mut held = Vec::new();
         for lock in &guards {
             held.push(acquire_on_all(lock).await);
@@ -198,7 +198,7 @@ fn a_command_that_the_locks_do_not_need_may_be_denied() {
         let locks = coordinator(patient(), &masters);
         let owner = locks.owner();
         locks.all_ready(Duration::from_secs(5)).await.unwrap();
-        drop(acquire_on_all(&lock_of_kind(Kind::Fair, "f", &locks, &owner)).await);
+        drop(acquire_on_all(&locks.of_kind(Kind::Fair, "f", &owner)).await);
         locks.all_ready(Duration::ZERO).await.unwrap();
         assert!(locks.health().iter().all(MasterHealth::can_vote));
         close_at_once(&locks).await;

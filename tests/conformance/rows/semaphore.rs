@@ -233,6 +233,9 @@ async fn semaphores_and_other_kinds() {
         "semaphore acquire a1: granted, read_write acquire b1: kind, left permit:a=1:40s:1 40s",
         "semaphore acquire a1: granted, read_write acquire b1 read: kind, left permit:a=1:40s:1 40s",
         "acquire A: granted, semaphore acquire b1: kind, left A 40s",
+        // The read-write lock of Redisson.
+        "write-hash b=1 mode=read 40s, semaphore acquire a1: kind, left b=1 mode=read 40s",
+        "write-hash b=1 mode=write 40s, semaphore acquire a1: kind, left b=1 mode=write 40s",
         "reentrant acquire a1: granted, semaphore acquire b1: kind, left a=1 reentrant=1 40s",
         "fair acquire a1: granted, semaphore acquire b1 ~20s: kind, left a=1 fair=1 40s",
         "read_write acquire a1: granted, semaphore acquire b1: kind, left writer=1x1:40s:a 40s",

@@ -27,15 +27,6 @@ impl Proxy {
         })
     }
 
-    /// Delays requests by `delay`, and does not delay replies. The bandwidth is not limited.
-    pub fn delay_requests(server: u16, delay: Duration) -> Self {
-        Self::start(server, move |client, server| {
-            pass_delayed(client.try_clone()?, server.try_clone()?, delay);
-            pass_delayed(server, client, Duration::ZERO);
-            Ok(())
-        })
-    }
-
     /// Sends new connections to another server.
     pub fn lead_to(&self, server: u16) {
         self.server.store(server, Ordering::Relaxed);

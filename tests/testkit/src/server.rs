@@ -60,33 +60,33 @@ impl Server {
         options: &[&str],
         environment: &[(&'static str, PathBuf)],
     ) -> Self {
-        let deadline = Instant::now() + START_TIMEOUT;
-        loop {
-            let mut server = Self::reserve_with(options);
+        Self::start_as(options, |server| {
             server.program = program.map(Path::to_owned);
             server.environment = environment.to_vec();
-            match server.launch(deadline) {
-                Launch::Up => return server,
-                Launch::PortTaken if Instant::now() < deadline => {}
-                Launch::PortTaken => panic!("every port tried was taken{}", server.log_tail()),
-            }
-        }
+        })
     }
 
     /// Starts a Sentinel with this configuration, and with options like
     /// [`start_with`](Self::start_with).
     pub fn start_sentinel(config: &str, options: &[&str]) -> Self {
-        let deadline = Instant::now() + START_TIMEOUT;
-        loop {
-            let mut sentinel = Self::reserve_with(&[&["--sentinel"], options].concat());
+        Self::start_as(&[&["--sentinel"], options].concat(), |sentinel| {
             // A Sentinel writes what it learns into its configuration.
             let path = sentinel.config();
             let written = fs::write(&path, config);
             written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
-            match sentinel.launch(deadline) {
-                Launch::Up => return sentinel,
+        })
+    }
+
+    /// Reserves ports and launches servers that `prepare` has changed, until one is up.
+    fn start_as(options: &[&str], prepare: impl Fn(&mut Self)) -> Self {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let mut server = Self::reserve_with(options);
+            prepare(&mut server);
+            match server.launch(deadline) {
+                Launch::Up => return server,
                 Launch::PortTaken if Instant::now() < deadline => {}
-                Launch::PortTaken => panic!("every port tried was taken{}", sentinel.log_tail()),
+                Launch::PortTaken => panic!("every port tried was taken{}", server.log_tail()),
             }
         }
     }
@@ -465,18 +465,11 @@ pub fn try_command_on(port: u16, words: &[&str], timeout: Duration) -> io::Resul
 /// Starts `n` masters at the same time.
 pub fn masters(n: usize) -> Vec<Server> {
     thread::scope(|scope| {
-        let starts = (0..n)
-            .map(|_| scope.spawn(Server::start))
-            .collect::<Vec<_>>();
-        starts
-            .into_iter()
-            .map(|start| {
-                start
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .collect()
+        let starts: Vec<_> = (0..n).map(|_| scope.spawn(Server::start)).collect();
+        let started = starts.into_iter().map(thread::ScopedJoinHandle::join);
+        started.collect::<Result<_, _>>()
     })
+    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Returns the server program: `$QUORLOCK_TEST_SERVER`, or one on the `PATH`, or the one that
