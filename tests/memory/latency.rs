@@ -1,4 +1,4 @@
-//! Round trips that grow, shrink or differ, and masters with little processor time.
+//! Round trips that grow, shrink or differ.
 
 use std::{iter, sync::Arc, time::Duration};
 

@@ -1,5 +1,4 @@
-//! Connections that break while nobody uses them: because a server closes them, because something
-//! on the way forgets them, or while the process is frozen.
+//! Connections that servers close while nobody uses them, also while the process is frozen.
 
 use std::{error::Error, sync::Barrier, thread, time::Duration};
 

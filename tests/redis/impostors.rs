@@ -1,5 +1,4 @@
-//! Addresses without a usable master. The server there sends other data, hangs up at once, or lacks
-//! scripts.
+//! Addresses without a usable master.
 
 use std::{
     io::{self, Read, Write},

@@ -1,4 +1,4 @@
-//! Lock names, key templates, and other libraries that lock the same names.
+//! Lock names.
 
 use quorlock::{AcquireError, ConfigError};
 

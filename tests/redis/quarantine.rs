@@ -1,5 +1,4 @@
-//! Masters that forgot locks. They have no vote until those locks have expired. The servers of
-//! these tests really lose data.
+//! Masters that forgot locks, or may have. They have no vote until those locks have expired.
 
 use std::time::Duration;
 
