@@ -4,8 +4,7 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::{ErrorKind, Write},
-    path::{Path, PathBuf},
+    io::Write,
     process::{Child, Command, Stdio},
     sync::mpsc,
     thread,
@@ -14,7 +13,7 @@ use std::{
 
 use testkit::child_output::output_of;
 
-use crate::common::{Server, TEST_TIMEOUT, skipped};
+use crate::common::TEST_TIMEOUT;
 
 /// A child process. It is killed when this value is dropped.
 pub(crate) struct Process {
@@ -93,34 +92,4 @@ impl Drop for Process {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// Compiles the C file `source`, which replaces functions of the C library, into a preloadable
-/// library next to a master's files. Returns `None` where that is not possible.
-pub(crate) fn shim(source: &str, master: &Server) -> Option<PathBuf> {
-    if !cfg!(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_pointer_width = "64"
-    )) {
-        skipped("replacing functions of the C library is not implemented for this system");
-        return None;
-    }
-    let path = master.socket().with_file_name(source).with_extension("so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("redis")
-        .join(source);
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&path, &source])
-        .status();
-    match compiled {
-        Ok(status) => assert!(status.success(), "{status}"),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skipped("there is no C compiler called cc");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    }
-    Some(path)
 }
