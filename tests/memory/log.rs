@@ -19,15 +19,10 @@ async fn an_outage_is_logged_as_one_warning() {
         world.inject([Fault::Down]);
         let _ = world.lock().try_acquire().await; // notices the loss of the connection
         sleep(seconds(30)).await;
-        let lines = said.take();
-        let down = |level, message: &str| {
-            let is_it = |line: &&(Level, String)| {
-                line.0 == level && line.1.contains(message) && line.1.contains(master)
-            };
-            lines.iter().filter(is_it).count()
-        };
-        assert_eq!(down(Level::WARN, "master down"), 1, "{lines:?}");
-        assert!(down(Level::DEBUG, "master still down") > 10, "{lines:?}");
+        let [down, still] =
+            ["down", "still down"].map(|what| format!("master {what} master={master}"));
+        assert_eq!(said.count(Level::WARN, &down), 1, "{said:?}");
+        assert!(said.count(Level::DEBUG, &still) > 10, "{said:?}");
         world.clear_faults();
         sleep(seconds(2)).await;
     }
@@ -130,12 +125,8 @@ async fn a_key_that_is_not_put_back_is_logged() {
         }
         said.take();
         sleep(seconds(1)).await;
-        let lines = said.take();
-        let is_it = |line: &&(Level, String)| {
-            line.0 == Level::INFO && line.1.contains("lock not put back on a master")
-        };
-        let shown = lines.iter().filter(is_it).count();
-        assert_eq!(shown, usize::from(!is_released), "{lines:?}");
+        let shown = said.count(Level::INFO, "lock not put back on a master");
+        assert_eq!(shown, usize::from(!is_released), "{said:?}");
     }
 }
 
@@ -170,11 +161,6 @@ async fn nothing_is_said_of_a_lock_after_its_release() {
 async fn a_time_without_a_quorum_is_logged_once() {
     let (said, _listening) = CapturedLog::listen();
     let world = World::new(3).await;
-    let count = |level, message: &str| {
-        let lines = said.take();
-        let is_it = |line: &&(Level, String)| line.0 == level && line.1.contains(message);
-        lines.iter().filter(is_it).count()
-    };
     for fault in [error(), Fault::Hang, Fault::Down] {
         for kind in KINDS {
             sleep(seconds(20)).await;
@@ -187,12 +173,12 @@ async fn a_time_without_a_quorum_is_logged_once() {
             assert!(timeout(seconds(60), waiting.as_mut()).await.is_err());
             names[1].try_acquire().await.unwrap_err();
             names[2].acquire_within(seconds(15)).await.unwrap_err();
-            let warned = count(Level::WARN, "no quorum: no lock can be acquired");
+            let warned = said.count(Level::WARN, "no quorum: no lock can be acquired");
             assert_eq!(warned, 1, "{fault:?} {kind}");
             world.clear_faults();
             drop(waiting.await.unwrap());
             drop(names[1].acquire().await.unwrap());
-            let ended = count(Level::INFO, "quorum again: locks can be acquired");
+            let ended = said.count(Level::INFO, "quorum again: locks can be acquired");
             assert_eq!(ended, 1, "{fault:?} {kind}");
         }
     }
@@ -240,12 +226,10 @@ async fn an_outage_soon_after_another_one_is_logged_if_it_lasts() {
             world.clear_faults();
             drop(waiting.await.unwrap());
         }
-        let lines = said.take();
         for (level, text) in [(Level::WARN, "no quorum"), (Level::INFO, "quorum again")] {
-            let is_it = |line: &&(Level, String)| line.0 == level && line.1.contains(text);
-            let lines = lines.iter().filter(is_it);
-            assert_eq!(lines.count(), 2, "{kind}: {text}");
+            assert_eq!(said.count(level, text), 2, "{kind}: {text}");
         }
+        said.take();
     }
 }
 

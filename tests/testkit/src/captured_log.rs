@@ -10,7 +10,7 @@ use tracing::{
 use crate::on_event::OnEvent;
 
 /// The events that this thread has logged.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CapturedLog(Arc<Mutex<Vec<(Level, String)>>>);
 
 impl CapturedLog {
@@ -24,6 +24,14 @@ impl CapturedLog {
         // second dispatcher makes `tracing` ask on every thread.
         let second = Dispatch::new(OnEvent(on_event.clone()));
         (log, (subscriber::set_default(OnEvent(on_event)), second))
+    }
+
+    /// Returns the number of events since the last [`take`](Self::take) that have this level and
+    /// text.
+    pub fn count(&self, level: Level, text: &str) -> usize {
+        let events = self.0.lock().unwrap();
+        let is_it = |event: &&(Level, String)| event.0 == level && event.1.contains(text);
+        events.iter().filter(is_it).count()
     }
 
     /// Returns the events since the last call.
