@@ -63,74 +63,35 @@ fn panics_at(text: &'static str) -> impl Subscriber + Send + Sync {
     })
 }
 
-/// A subscriber that panics at the first span of a renewal.
-#[derive(Default)]
-struct PanicsAtRenewal(AtomicBool);
+/// A subscriber that calls a function whenever it is called, with the name of a new span.
+struct OnCall<F>(F);
 
-impl Subscriber for PanicsAtRenewal {
+impl<F: Fn(Option<&str>) + Send + Sync + 'static> Subscriber for OnCall<F> {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("quorlock")
     }
 
     fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
-        let is_renewal = span.metadata().name() == "renew";
-        if is_renewal && !self.0.swap(true, Ordering::SeqCst) {
-            panic!("a subscriber");
-        }
-        span::Id::from_u64(1)
-    }
-
-    fn event(&self, _: &Event<'_>) {}
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-/// A subscriber that reads a guard whenever it is called.
-#[derive(Default)]
-struct Looks {
-    guard: Mutex<Option<Arc<Guard>>>,
-    seen: AtomicU32,
-}
-
-impl Looks {
-    fn look(&self) {
-        let guard = self.guard.lock().unwrap().clone();
-        if let Some(guard) = guard {
-            guard.is_valid();
-            guard.votes();
-            self.seen.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-}
-
-impl Subscriber for Looks {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("quorlock")
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        self.look();
+        (self.0)(Some(span.metadata().name()));
         span::Id::from_u64(1)
     }
 
     fn clone_span(&self, id: &span::Id) -> span::Id {
-        self.look();
+        (self.0)(None);
         id.clone()
     }
 
     fn try_close(&self, _: span::Id) -> bool {
-        self.look();
+        (self.0)(None);
         true
     }
 
     fn event(&self, _: &Event<'_>) {
-        self.look();
+        (self.0)(None);
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {
-        self.look();
+        (self.0)(None);
     }
 
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
@@ -176,11 +137,16 @@ async fn panic_in_task(world: &World, why: &str) {
             sleep(millis(10)).await;
         }
         "a span of the renewer" => {
-            let bomb = Arc::<PanicsAtRenewal>::default();
-            let _listening = set_default(bomb.clone());
+            let is_armed = Arc::new(AtomicBool::new(true));
+            let bomb = is_armed.clone();
+            let _listening = set_default(OnCall(move |span: Option<&str>| {
+                if span == Some("renew") && bomb.swap(false, Ordering::SeqCst) {
+                    panic!("a subscriber");
+                }
+            }));
             let guard = victim.acquire().await.unwrap();
             sleep(seconds(2)).await;
-            assert!(bomb.0.load(Ordering::SeqCst) && guard.is_valid());
+            assert!(!is_armed.load(Ordering::SeqCst) && guard.is_valid());
         }
         "the waker of a loss" => {
             let guard = victim.acquire().await.unwrap();
@@ -347,16 +313,25 @@ fn a_waker_may_read_the_guard_that_is_lost() {
 #[test]
 fn a_subscriber_may_read_the_guard_that_is_lost() {
     assert_ends(async || {
-        let looks = Arc::<Looks>::default();
-        let _listening = set_default(looks.clone());
+        let looks_at = Arc::<Mutex<Option<Arc<Guard>>>>::default();
+        let seen = Arc::<AtomicU32>::default();
+        let (guard, count) = (looks_at.clone(), seen.clone());
+        let _listening = set_default(OnCall(move |_: Option<&str>| {
+            let guard = guard.lock().unwrap().clone();
+            if let Some(guard) = guard {
+                guard.is_valid();
+                guard.votes();
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        }));
         let world = World::new(3).await;
         let held = Arc::new(world.locks.mutex("r").acquire().await.unwrap());
-        *looks.guard.lock().unwrap() = Some(held.clone());
+        *looks_at.lock().unwrap() = Some(held.clone());
         world.inject_all(&Fault::Down);
         sleep(seconds(20)).await;
         assert_eq!(held.state(), LockState::Lost(LostReason::Expired));
-        assert!(looks.seen.load(Ordering::SeqCst) > 1);
-        *looks.guard.lock().unwrap() = None;
+        assert!(seen.load(Ordering::SeqCst) > 1);
+        *looks_at.lock().unwrap() = None;
     });
 }
 
