@@ -3,7 +3,8 @@
 use std::{pin::pin, time::Duration};
 
 use quorlock::{
-    Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState, ReadyError, Vote,
+    Builder, Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState, Quarantine,
+    ReadyError, Vote,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
@@ -23,6 +24,12 @@ async fn news(
         told.push((master.unwrap(), state_of(&health), health.can_vote()));
     }
     told
+}
+
+fn quarantining(builder: Builder) -> Builder {
+    builder
+        .quarantine(Quarantine::Observed)
+        .max_ttl(seconds(10))
 }
 
 fn state_of(health: &MasterHealth) -> &'static str {
@@ -240,12 +247,7 @@ async fn the_votes_of_a_ready_majority_do_not_read_like_trouble() {
 #[tokio::test(start_paused = true)]
 async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again() {
     let (log, _listening) = testkit::captured_log::CapturedLog::listen();
-    let world = World::with(3, |builder| {
-        builder
-            .quarantine(quorlock::Quarantine::Observed)
-            .max_ttl(seconds(10))
-    })
-    .await;
+    let world = World::with(3, quarantining).await;
     let mut events = world.locks.health_events();
     let at_first = [0, 1, 2].map(|master| (master, "connected", true));
     assert_eq!(news(&world, &mut events).await, at_first);
@@ -286,12 +288,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
 #[tokio::test(start_paused = true)]
 async fn a_quarantine_keeps_its_reason_and_is_told_once() {
     let (log, _listening) = testkit::captured_log::CapturedLog::listen();
-    let world = World::with(3, |builder| {
-        builder
-            .quarantine(quorlock::Quarantine::Observed)
-            .max_ttl(seconds(10))
-    })
-    .await;
+    let world = World::with(3, quarantining).await;
     world.masters[0].restart();
     sleep(REDIAL).await;
     let why = world.locks.health()[0].quarantine_reason.unwrap();

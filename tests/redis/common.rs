@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, Failure, Guard, Lock, Quarantine, VoteRow, Votes};
+use quorlock::{
+    AcquireError, Builder, Coordinator, Failure, Guard, Lock, Quarantine, VoteRow, Votes,
+};
 pub(crate) use testkit::server::{self, Server, skipped};
 use tokio::time::{sleep, timeout};
 
@@ -188,6 +190,16 @@ pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
         (votes.granted_count() == votes.master_count()).then_some(guard)
     })
     .await
+}
+
+/// Returns what an attempt says about masters that cannot be reached.
+pub(crate) async fn refusal(locks: &Coordinator) -> String {
+    let refused = locks.mutex("r").try_acquire().await.unwrap_err();
+    assert!(
+        matches!(&refused, AcquireError::NoQuorum { .. }),
+        "{refused}"
+    );
+    refused.to_string()
 }
 
 /// Acquires a lock once and releases it.

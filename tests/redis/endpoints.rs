@@ -46,12 +46,7 @@ fn the_path_of_a_socket_may_have_spaces_and_a_missing_file_is_explained() {
             .master(format!("unix://{path}.none"))
             .build()
             .unwrap();
-        let said = locks
-            .mutex("r")
-            .try_acquire()
-            .await
-            .unwrap_err()
-            .to_string();
+        let said = refusal(&locks).await;
         let expected =
             format!("unix:{path}.none unreachable: connecting to unix:{path}.none: No such file");
         assert!(said.contains(&expected), "{said}");
@@ -124,12 +119,7 @@ fn a_database_that_does_not_exist_is_explained() {
     with_masters(1, async |masters| {
         let urls = [format!("{}/99", masters[0].url())];
         let locks = Coordinator::new(&urls).unwrap();
-        let said = locks
-            .mutex("r")
-            .try_acquire()
-            .await
-            .unwrap_err()
-            .to_string();
+        let said = refusal(&locks).await;
         assert!(said.contains("refused the database 99: ERR"), "{said}");
         let report = check(&urls).await.to_string();
         assert!(

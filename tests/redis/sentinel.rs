@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, Coordinator, MasterState, Quarantine, Renewal};
+use quorlock::{Coordinator, MasterState, Quarantine, Renewal};
 use testkit::{
     captured_log::CapturedLog,
     sentinels::{Group, sentinel_url, watch},
@@ -40,15 +40,6 @@ fn behind(group: &Group, masters: &[Server]) -> Coordinator {
         .master(group.url())
         .build()
         .unwrap()
-}
-
-async fn refusal(locks: &Coordinator) -> String {
-    let refused = locks.mutex("r").try_acquire().await.unwrap_err();
-    assert!(
-        matches!(&refused, AcquireError::NoQuorum { .. }),
-        "{refused}"
-    );
-    refused.to_string()
 }
 
 fn refuses(url: &str) -> Coordinator {

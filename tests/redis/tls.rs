@@ -8,7 +8,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, DialRefusal, MasterSpec, Quarantine, Renewal,
+    Builder, ConfigError, Coordinator, DialRefusal, MasterSpec, Quarantine, Renewal,
     rustls::{
         ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring,
         pki_types::PrivatePkcs8KeyDer,
@@ -75,16 +75,6 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
 /// Returns a builder for locks with a short TTL.
 fn renewing() -> Builder {
     patient().node_timeout(millis(400))
-}
-
-/// Returns what an attempt says about masters that cannot be reached.
-async fn refusal(locks: &Coordinator) -> String {
-    let refused = locks.mutex("r").try_acquire().await.unwrap_err();
-    assert!(
-        matches!(&refused, AcquireError::NoQuorum { .. }),
-        "{refused}"
-    );
-    refused.to_string()
 }
 
 /// Waits until the coordinator knows that each master refuses a certificate, or is refused for its

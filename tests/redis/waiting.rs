@@ -28,6 +28,16 @@ async fn wait_of(waiter: JoinHandle<(Instant, Guard)>, since: Instant) -> Durati
     at.saturating_duration_since(since)
 }
 
+/// Returns how long a waiter of `locks` waits for a lock that `others` release. It may poll.
+async fn hand_over(others: &Coordinator, locks: &Coordinator) -> Duration {
+    let guard = acquire_on_all(&others.mutex("r")).await;
+    let waiting = waiter(locks);
+    sleep(millis(100)).await;
+    let since = Instant::now();
+    guard.release().await.unwrap();
+    wait_of(waiting, since).await
+}
+
 /// Lets another client hold the lock for a minute.
 fn occupy(masters: &[Server]) {
     for master in masters {
@@ -139,12 +149,7 @@ fn a_user_without_the_right_to_track_keys_polls() {
             let locks = patient().masters(urls.clone()).build().unwrap();
             let others = patient().masters(urls).build().unwrap();
             assert_within(millis(700), right, async || {
-                let guard = acquire_on_all(&others.mutex("r")).await;
-                let waiting = waiter(&locks);
-                sleep(millis(100)).await;
-                let since = Instant::now();
-                guard.release().await.unwrap();
-                wait_of(waiting, since).await
+                hand_over(&others, &locks).await
             })
             .await;
             close_at_once(&locks).await;
@@ -170,12 +175,7 @@ fn a_user_that_loses_the_right_to_track_keys_polls() {
             }
         }
         assert_within(WOKEN, "a release", async || {
-            let guard = acquire_on_all(&others.mutex("r")).await;
-            let waiting = waiter(&locks);
-            sleep(millis(100)).await;
-            let since = Instant::now();
-            guard.release().await.unwrap();
-            wait_of(waiting, since).await
+            hand_over(&others, &locks).await
         })
         .await;
     });
