@@ -238,3 +238,16 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     sleep(millis(1)).await;
     assert_eq!(tasks(), before);
 }
+
+/// The first dial to one master gets no answer, and the connect timeout is longer than the TTL.
+#[tokio::test(start_paused = true)]
+async fn close_returns_by_the_longest_ttl_during_a_first_dial() {
+    let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
+    masters[0].inject(Fault::Hang);
+    let builder = Coordinator::builder().masters(&masters);
+    let builder = builder.ttl(seconds(1)).connect_timeout(seconds(30));
+    let locks = builder.build().unwrap();
+    drop(locks.mutex(NAME).try_acquire().await.unwrap());
+    let (took, ()) = timed(locks.close()).await;
+    assert!(took <= seconds(1) + millis(100), "{took:?}");
+}

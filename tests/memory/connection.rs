@@ -63,6 +63,22 @@ async fn a_master_whose_connections_live_shortly_is_dialled_again_soon() {
     }
 }
 
+/// The master answers a command, but it breaks the connection at once.
+#[tokio::test(start_paused = true)]
+async fn a_master_that_breaks_after_one_answer_is_dialled_less_and_less_often() {
+    let world = World::new(1).await;
+    let (start, mut connections) = (Instant::now(), 0);
+    while start.elapsed() < seconds(60) {
+        if let Ok(guard) = world.lock().try_acquire().await {
+            drop(guard);
+            connections += 1;
+            break_connections(&world).await;
+        }
+        sleep(millis(1)).await;
+    }
+    assert!((60..200).contains(&connections), "{connections}");
+}
+
 /// The connections break while nobody uses them, and the masters answer the next dials at once,
 /// late, or not at all.
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Guard, Lock};
+use quorlock::{Guard, Kind, Lock};
 use testkit::proxy::Proxy;
 use tokio::task::JoinSet;
 
@@ -77,6 +77,27 @@ fn each_version_releases_by_its_own_command() {
             for (_, native) in NATIVE {
                 assert!(native == release || calls(master, native) == 0, "{native}");
             }
+        }
+    });
+}
+
+/// Locks that are fenced or have an owner are more than one key, so they need the script.
+#[test]
+fn other_locks_are_released_by_the_script() {
+    with_each(&NATIVE, async |masters, release| {
+        let locks = coordinator(patient(), &masters);
+        let owner = locks.owner();
+        for lock in [
+            locks.mutex("r").fenced(),
+            locks.of_kind(Kind::Reentrant, "r", &owner),
+            locks.of_kind(Kind::Fair, "r", &owner),
+        ] {
+            cycles(&lock).await;
+        }
+        locks.close().await;
+        for master in &masters {
+            assert_eq!(calls(master, release), 0);
+            assert_eq!(master.command(&["EXISTS", "r"]), "0");
         }
     });
 }
