@@ -2,10 +2,9 @@
 
 use std::{
     env,
-    io::{ErrorKind, Read, Write},
+    io::{Read, Write},
     os::unix::{net::UnixStream, process::parent_id},
-    path::{Path, PathBuf},
-    process::{Command, exit},
+    process::exit,
     thread,
     time::Duration,
 };
@@ -16,7 +15,7 @@ use quorlock::{
 };
 use tokio::{runtime::Runtime, task::block_in_place};
 
-use crate::{common::*, process::Process};
+use crate::{common::*, process::Process, suspend::shim};
 
 const LIMIT: Duration = Duration::from_secs(1);
 
@@ -31,7 +30,7 @@ fn no_call_after_a_fork_waits_for_a_thread_of_the_parent() {
     }
     with_masters(3, async |masters| {
         let test = "fork::no_call_after_a_fork_waits_for_a_thread_of_the_parent";
-        if let Some(shim) = shim(&masters[0]) {
+        if let Some(shim) = shim("forking.c", &masters[0]) {
             let masters = urls(&masters).join(",").into();
             let process = Process::start(test, [(MASTERS, masters), ("LD_PRELOAD", shim.into())]);
             block_in_place(|| process.finish());
@@ -135,32 +134,4 @@ fn call(locks: &Coordinator, guard: Guard, mut tell: impl FnMut(String)) {
     let closed = locks.close_within(LIMIT).unwrap();
     tell(format!("close: in time {closed}\n"));
     tell(format!("release: {}\n", guard.release().unwrap_err()));
-}
-
-/// Compiles `forking.c`, which replaces a function of the C library, into a preloadable library next
-/// to a master's files. Returns `None` where that is not possible.
-fn shim(master: &Server) -> Option<PathBuf> {
-    if !cfg!(all(
-        target_os = "linux",
-        target_env = "gnu",
-        target_pointer_width = "64"
-    )) {
-        skipped("replacing functions of the C library is not implemented for this system");
-        return None;
-    }
-    let path = master.directory().join("forking.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("redis/forking.c");
-    let compiled = Command::new("cc")
-        .args(["-shared", "-fPIC", "-o"])
-        .args([&path, &source])
-        .status();
-    match compiled {
-        Ok(status) => assert!(status.success(), "{status}"),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            skipped("there is no C compiler called cc");
-            return None;
-        }
-        Err(error) => panic!("{error}"),
-    }
-    Some(path)
 }

@@ -35,6 +35,7 @@ mod rights;
 mod script_flush;
 #[cfg(feature = "sentinel")]
 mod sentinel;
+mod suspend;
 #[cfg(feature = "tls")]
 mod tls;
 mod unfit;
