@@ -21,6 +21,7 @@ use crate::core::{
         lease::{Drift, Ttl},
     },
     vote::{MasterSet, Refusal, Verb, Vote, round::Round},
+    wait::pauses::Backoff,
 };
 
 /// Returns the settings of a session with this node timeout.
@@ -30,6 +31,7 @@ pub(crate) fn session_config(node_timeout: Duration) -> SessionConfig {
         connect_timeout: node_timeout * 20,
         quarantine: Quarantine::Off,
         quarantine_length: Duration::ZERO,
+        redial: Backoff::between(Duration::from_millis(30), Duration::from_millis(30)), // not random
     }
 }
 

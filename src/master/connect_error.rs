@@ -170,34 +170,27 @@ pub(super) async fn in_time<T, E: From<ConnectError>>(
 pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock:guard";
 
 /// The reason why a dial failed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum DialError {
-    /// Another server answered at the address during the dial. The question about restarts did not
-    /// name that server, so the dial must be repeated.
-    #[error("another server answered at this address during the dial")]
-    Changed,
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    #[error("it cannot be asked whether it restarted: {why}")]
-    RestartUnknown { why: String },
-    /// The server cannot be asked whether it restarted, and quarantine is strict.
-    #[error(
-        "it cannot be asked whether it restarted: {why}; give its user the rights {}, \
-         or use a server that allows these in scripts, or quarantine that is not strict",
-        ORIGIN_RIGHTS
-    )]
-    RightsMissing { why: String },
-    /// The server of this dial is also the master with this address.
-    #[error("it is the same server as {0}: every master must be a server of its own")]
-    SameServer(Arc<str>),
+#[derive(Debug)]
+pub(crate) struct DialError {
+    pub(super) why: Arc<str>,
+    /// Set if all dials will fail until someone changes a setting.
+    pub(super) refusal: Option<DialRefusal>,
 }
 
-impl DialError {
-    pub(super) fn refusal(&self) -> Option<DialRefusal> {
-        match self {
-            Self::Connect(error) => error.refusal(),
-            Self::RightsMissing { .. } => Some(DialRefusal::RestartQuestion),
-            _ => None,
+impl From<ConnectError> for DialError {
+    fn from(error: ConnectError) -> Self {
+        Self {
+            why: error.to_string().into(),
+            refusal: error.refusal(),
+        }
+    }
+}
+
+impl From<String> for DialError {
+    fn from(why: String) -> Self {
+        Self {
+            why: why.into(),
+            refusal: None,
         }
     }
 }

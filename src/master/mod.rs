@@ -2,7 +2,6 @@
 //!
 //! This floor knows commands and replies. It decides only when to dial again.
 
-mod config;
 pub(crate) mod connect_error;
 mod health;
 mod observer;
@@ -12,7 +11,6 @@ pub(crate) mod shared;
 mod spec;
 mod supervisor;
 
-pub(crate) use config::MasterConfig;
 pub use connect_error::{ConnectError, ConnectStep};
 pub(crate) use health::{Entry, HealthBoard};
 pub use redis::MasterStream;
@@ -22,7 +20,6 @@ pub(crate) use redis::wire::{Stream, Wire};
 pub(crate) use redis::{ScriptAs, encode_command, reply};
 #[cfg(feature = "__internals")]
 pub use redis::{read_reply, reply_lengths};
-pub(crate) use restart::DistinctServers;
 pub(crate) use shared::Shared;
 pub use spec::MasterSpec;
 pub(crate) use spec::Supervisor;

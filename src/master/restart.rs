@@ -11,17 +11,16 @@ use crate::core::time::tick::Tick;
 use crate::sim::Process;
 
 /// For each master, the run id of the server that the last dial reached. A dial is refused if it
-/// reaches the server of another master, because no server may vote as two masters. Clones share
-/// the list.
+/// reaches the server of another master, because no server may vote as two masters.
 ///
 /// A refused dial sets the run id of its master to `None`. So if the servers of two masters have
 /// swapped addresses, only the first dial is refused: the second master may then take its server.
-#[derive(Clone, Debug)]
-pub(crate) struct DistinctServers(Arc<Mutex<Vec<Option<String>>>>);
+#[derive(Debug)]
+pub(crate) struct DistinctServers(Mutex<Vec<Option<String>>>);
 
 impl DistinctServers {
     pub(crate) fn new(masters: usize) -> Self {
-        Self(Arc::new(Mutex::new(vec![None; masters])))
+        Self(Mutex::new(vec![None; masters]))
     }
 
     /// Notes that `master` is the server with `run_id`. If another master is the same server, fails
@@ -93,7 +92,9 @@ impl RunIds {
         run_ids.retain(|_, heard| heard.is_shared() || is_later(heard));
         let mut others = run_ids.iter().filter(|(known, _)| *known != run_id);
         if others.any(|(_, heard)| is_later(heard)) {
-            return Err(DialError::Changed);
+            return Err("another server answered at this address during the dial"
+                .to_owned()
+                .into());
         }
         Ok(met)
     }
@@ -185,7 +186,7 @@ mod tests {
         let run_ids = RunIds::default();
         run_ids.meet("a", start, start + SECOND).unwrap();
         let refused = run_ids.meet("b", start, start + 2 * SECOND).unwrap_err();
-        assert!(matches!(refused, DialError::Changed), "{refused}");
+        assert!(refused.why.starts_with("another server"), "{refused:?}");
         let asked = start + 3 * SECOND;
         assert_eq!(run_ids.known(asked).len(), 2);
         run_ids.meet("b", asked, asked).unwrap();

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::health::HealthBoard;
+use super::{health::HealthBoard, restart::DistinctServers};
 use crate::{
     clock,
     core::{time::tick::Tick, vote::lists::Roster},
@@ -28,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) roster: Arc<Roster>,
     pub(crate) observer: LockObserver,
     pub(crate) health: HealthBoard,
+    pub(crate) config: SessionConfig,
+    pub(crate) servers: DistinctServers,
     /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is no
     /// code of the program.
     pub(crate) renewer: Notify,
@@ -48,13 +50,15 @@ pub(crate) struct Turn<'a> {
 impl Shared {
     pub(crate) fn new(
         roster: Arc<Roster>,
-        config: &SessionConfig,
+        config: SessionConfig,
         observer: LockObserver,
         health: HealthBoard,
     ) -> Self {
-        let machine = Machine::new(roster.clone(), config, clock::monotonic());
+        let machine = Machine::new(roster.clone(), &config, clock::monotonic());
         Self {
             machine: Mutex::new(machine),
+            servers: DistinctServers::new(roster.masters.len()),
+            config,
             roster,
             observer,
             health,

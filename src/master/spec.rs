@@ -7,7 +7,6 @@ use quorlock_memory::MemoryMaster;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
-    config::MasterConfig,
     connect_error::ConnectError,
     redis::{self, Greeter, MasterStream, Wire},
     shared::Shared,
@@ -228,7 +227,7 @@ impl MasterSpec {
     /// Returns whether the connections to this master are encrypted.
     #[cfg(feature = "tls")]
     pub fn uses_tls(&self) -> bool {
-        self.0.as_ref().is_ok_and(redis::Endpoint::uses_tls)
+        matches!(&self.0, Ok(endpoint) if endpoint.address.clone().tls().is_some())
     }
 
     /// Sets the login of a Redis master whose URL has no password. The text of the password need
@@ -251,8 +250,16 @@ impl MasterSpec {
     /// takes precedence over [`Builder::tls`](crate::Builder::tls), which is for all masters.
     #[cfg(feature = "tls")]
     #[must_use]
-    pub fn tls(self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
-        Self(self.0.map(|endpoint| endpoint.tls(config.into())))
+    pub fn tls(mut self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
+        if let Some(tls) = self
+            .0
+            .as_mut()
+            .ok()
+            .and_then(|endpoint| endpoint.address.tls())
+        {
+            tls.get_or_insert_with(|| config.into());
+        }
+        self
     }
 
     /// Returns the address without secrets, or the reason why the master cannot be used. Two
@@ -275,7 +282,7 @@ impl MasterSpec {
 
     /// Returns the name of the user, if the URL or [`login`](Self::login) has one.
     pub fn user(&self) -> Option<&str> {
-        self.0.as_ref().ok()?.user()
+        self.0.as_ref().ok()?.settings.username()
     }
 
     /// Returns whether the master has a password.
@@ -285,7 +292,7 @@ impl MasterSpec {
 
     /// Returns the number of the database on the server.
     pub fn database(&self) -> i64 {
-        self.0.as_ref().map_or(0, redis::Endpoint::database)
+        self.0.as_ref().map_or(0, |endpoint| endpoint.settings.db())
     }
 
     /// Connects and logs in, within `limit`.
@@ -296,20 +303,17 @@ impl MasterSpec {
     ) -> Result<MasterStream, ConnectError> {
         self.usable_address().map_err(ConnectError::BadMaster)?;
         let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;
-        let greeter = Greeter::new(endpoint, name, limit);
+        let greeter = Greeter::new(endpoint, name.to_owned(), limit);
         Ok(greeter.in_time(greeter.log_in()).await?.into())
     }
 
-    /// Returns the supervisor of this master in `machine`. `master` is the number of the master.
-    pub(crate) fn open(
-        self,
-        master: usize,
-        config: &MasterConfig,
-        machine: &Arc<Shared>,
-    ) -> Supervisor {
+    /// Returns the supervisor of this master in `machine`. `master` is the number of the master, and
+    /// `name` is the name of each connection.
+    pub(crate) fn open(self, master: usize, name: String, machine: &Arc<Shared>) -> Supervisor {
         match self.0 {
             Ok(endpoint) => {
-                let dialer = redis::Dialer::new(endpoint, master, config, machine);
+                let limit = machine.config.connect_timeout;
+                let dialer = redis::Dialer::new(endpoint, name, limit);
                 Box::pin(supervise(dialer, machine.clone(), master))
             }
             Err(_) => Box::pin(async {}),

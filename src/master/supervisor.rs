@@ -51,7 +51,7 @@ async fn run(dialer: Dialer, port: &Port) {
     let observer = health.observer(master);
     let mut outage = Outage::default();
     loop {
-        let Some(dialled) = unless_done(port, dialer.dial()).await else {
+        let Some(dialled) = unless_done(port, dialer.dial(&port.machine, port.master)).await else {
             return;
         };
         let ended = match dialled {
@@ -79,7 +79,8 @@ async fn run(dialer: Dialer, port: &Port) {
             continue;
         }
         let failures = outage.in_vain.saturating_sub(1);
-        let pause = dialer.config.redial.delay(failures, clock::random_u64());
+        let redial = port.machine.config.redial;
+        let pause = redial.delay(failures, clock::random_u64());
         if unless_done(port, sleep(pause)).await.is_none() {
             return;
         }
@@ -243,7 +244,7 @@ impl Ended {
     fn reason(&self) -> (Arc<str>, Option<DialRefusal>) {
         match self {
             Self::Broke(why) => (why.clone(), None),
-            Self::DialFailed(error) => (error.to_string().into(), error.refusal()),
+            Self::DialFailed(error) => (error.why.clone(), error.refusal),
             Self::GivenUp => ("no reply for too long, connection given up".into(), None),
         }
     }

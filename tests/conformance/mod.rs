@@ -28,17 +28,15 @@ use crate::{
         protocol::{
             client_name::ClientName,
             command::{Action, Ballot, Command, Holding},
-            connection_name::ConnectionName,
             identity::Identity,
             name::{KeyTemplate, LockId, Token},
         },
         time::lease::{Drift, Ttl},
         vote::{Failure, Refusal, Verb, Vote, lists::Roster, quorum::Quorum},
-        wait::pauses::Backoff,
     },
     driver::round_handle::RoundHandle,
     machine::{Machine, fixture::session_config},
-    master::{DistinctServers, HealthBoard, MasterConfig, MasterSpec, Shared},
+    master::{HealthBoard, MasterSpec, Shared},
     observe::observer::LockObserver,
 };
 
@@ -177,16 +175,15 @@ impl Subject {
 
     fn new(store: Store, spec: MasterSpec) -> Self {
         let roster = Roster::new([spec.address().unwrap()], Quorum::of(1));
-        let config = MasterConfig {
-            connection_name: ConnectionName::fixture(),
-            session: session_config(PATIENCE),
-            redial: Backoff::new(MILLISECOND * 30, MILLISECOND * 30).unwrap(), // not random
-            servers: DistinctServers::new(1),
-        };
         let health = HealthBoard::new(&roster, None);
         let observer = LockObserver::new(None);
-        let machine = Arc::new(Shared::new(roster, &config.session, observer, health));
-        let supervisor = spec.open(0, &config, &machine);
+        let machine = Arc::new(Shared::new(
+            roster,
+            session_config(PATIENCE),
+            observer,
+            health,
+        ));
+        let supervisor = spec.open(0, "n".to_owned(), &machine);
         Self {
             store,
             machine,

@@ -33,6 +33,7 @@ use crate::{
             lists::Roster,
             quorum::{Outcome, Quorum},
         },
+        wait::pauses::Backoff,
     },
     machine::{
         ClaimId, Machine, Now,
@@ -164,6 +165,7 @@ impl Run {
             connect_timeout: Duration::from_secs(1),
             quarantine: Quarantine::Observed,
             quarantine_length: quarantine_length(MOST_TTL, drift),
+            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         };
         let addresses = (0..masters).map(|master| format!("m{master}").into());
         let roster = Roster::new(addresses, quorum);

@@ -58,12 +58,6 @@ impl ConnectionName {
         }
     }
 
-    /// Returns the name of a program without masters.
-    #[cfg(test)]
-    pub(crate) fn fixture() -> Self {
-        Self::new(ListsId::of([], []), "quorlock:check", Duration::ZERO, None)
-    }
-
     /// Reads the name of a connection. `None` if the name does not have this form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix(Self::PREFIX)?.splitn(4, ':');

@@ -4,19 +4,6 @@
 
 use super::{Failure, Verb};
 
-/// What must happen before the same command can work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Meaning {
-    /// Someone must give the user a right, or let the server have or allow the command.
-    RightMissing,
-    /// Perhaps nothing: the next try may work. All errors that are not known have this meaning.
-    Temporary,
-    /// Someone must give the right user and password, or let the server accept them.
-    WrongLogin,
-    /// Someone must list another server, or another database.
-    WrongServer,
-}
-
 /// The kind of an error reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -133,28 +120,32 @@ impl ServerError {
         })
     }
 
-    pub(crate) fn meaning(self) -> Meaning {
-        match self {
+    /// Returns whether a right or a command is missing.
+    pub fn is_denial(self) -> bool {
+        matches!(
+            self,
             Self::ChannelDenied
-            | Self::CommandDenied
-            | Self::KeyDenied
-            | Self::ScriptsDenied
-            | Self::ScriptsUnknown
-            | Self::UnknownCommand => Meaning::RightMissing,
+                | Self::CommandDenied
+                | Self::KeyDenied
+                | Self::ScriptsDenied
+                | Self::ScriptsUnknown
+                | Self::UnknownCommand
+        )
+    }
+
+    /// Returns whether the next try may work, although nobody changes a right, the login, the server
+    /// or the list of masters. This is so after all errors that are not known.
+    pub(crate) fn is_temporary(self) -> bool {
+        match self {
             Self::Loading
             | Self::MaxClients
             | Self::NoScript
             | Self::Other
             | Self::State
-            | Self::WritesRefused(_) => Meaning::Temporary,
-            Self::LoginDenied => Meaning::WrongLogin,
-            Self::Moved | Self::NoDatabase | Self::NoProtocol => Meaning::WrongServer,
+            | Self::WritesRefused(_) => true,
+            Self::LoginDenied | Self::Moved | Self::NoDatabase | Self::NoProtocol => false,
+            denial => !denial.is_denial(),
         }
-    }
-
-    /// Returns whether a right or a command is missing.
-    pub fn is_denial(self) -> bool {
-        self.meaning() == Meaning::RightMissing
     }
 
     /// Returns whether no script can run.
@@ -206,8 +197,7 @@ impl Failure {
     /// or the list of masters. A [denial](Self::is_denial) is one reason. Another is a server that
     /// is only a part of a cluster.
     pub fn is_permanent(&self) -> bool {
-        let meaning = |error: &str| ServerError::of(error).meaning();
-        matches!(self, Self::Rejected(error) if meaning(error) != Meaning::Temporary)
+        matches!(self, Self::Rejected(error) if !ServerError::of(error).is_temporary())
     }
 }
 
@@ -393,73 +383,51 @@ mod tests {
 
     /// The errors of servers, of versions of clusters, and of proxies.
     #[test]
-    fn each_error_means_that_one_thing_must_change() {
-        use Meaning::*;
-        for (error, meaning) in [
-            ("upstream failure", Temporary),
-            ("no upstream host", Temporary),
-            ("ERR Connection timed out", Temporary),
-            ("ERR proxy: backend is not ready", Temporary),
-            ("ERR server closing", Temporary),
-            ("ERR rate limited, try again", Temporary),
-            ("ERR max number of clients reached", Temporary),
-            (
-                "ERR Can not execute a command 'get' while the cluster is down",
-                Temporary,
-            ),
-            (
-                "ERR Script attempted to access a slot not served",
-                Temporary,
-            ),
-            ("BUSY Redis is busy running a script", Temporary),
-            ("CLUSTERDOWN Hash slot not served", Temporary),
-            ("LOADING Redis is loading the dataset in memory", Temporary),
-            ("MASTERDOWN Link with MASTER is down", Temporary),
-            (
-                "MISCONF Redis is configured to save RDB snapshots",
-                Temporary,
-            ),
-            ("NOREPLICAS Not enough good replicas to write.", Temporary),
-            ("OOM command not allowed", Temporary),
-            ("TRYAGAIN later", Temporary),
-            ("UNBLOCKED client", Temporary),
-            (
-                "NOPERM User x has no permissions to run the 'hello' command",
-                RightMissing,
-            ),
-            (
-                "ERR unknown command 'EVAL', with args beginning with: ",
-                RightMissing,
-            ),
-            (
-                "WRONGPASS invalid username-password pair or user is disabled.",
-                WrongLogin,
-            ),
-            ("NOAUTH Authentication required.", WrongLogin),
-            ("DENIED Redis is running in protected mode", WrongLogin),
-            ("ERR invalid password", WrongLogin),
-            ("ERR invalid username-password pair", WrongLogin),
-            ("ERR Client sent AUTH, but no password is set", WrongLogin),
-            (
-                "ERR AUTH <password> called without any password configured",
-                WrongLogin,
-            ),
-            ("NOPROTO unsupported protocol version", WrongServer),
-            ("MOVED 10002 127.0.0.1:6379", WrongServer),
-            (
-                "ERR Attempted to access a non local key in a cluster node",
-                WrongServer,
-            ),
-            (
-                "@user_script: 1: Lua script attempted to access a non local key",
-                WrongServer,
-            ),
-            ("ERR DB index is out of range", WrongServer),
-            ("ERR SELECT is not allowed in cluster mode", WrongServer),
-        ] {
-            assert_eq!(ServerError::of(error).meaning(), meaning, "{error}");
+    fn only_some_errors_may_be_over_soon() {
+        let temporary = [
+            "upstream failure",
+            "no upstream host",
+            "ERR Connection timed out",
+            "ERR proxy: backend is not ready",
+            "ERR server closing",
+            "ERR rate limited, try again",
+            "ERR max number of clients reached",
+            "ERR Can not execute a command 'get' while the cluster is down",
+            "ERR Script attempted to access a slot not served",
+            "BUSY Redis is busy running a script",
+            "CLUSTERDOWN Hash slot not served",
+            "LOADING Redis is loading the dataset in memory",
+            "MASTERDOWN Link with MASTER is down",
+            "MISCONF Redis is configured to save RDB snapshots",
+            "NOREPLICAS Not enough good replicas to write.",
+            "OOM command not allowed",
+            "TRYAGAIN later",
+            "UNBLOCKED client",
+        ];
+        let permanent = [
+            "NOPERM User x has no permissions to run the 'hello' command",
+            "ERR unknown command 'EVAL', with args beginning with: ",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "NOAUTH Authentication required.",
+            "DENIED Redis is running in protected mode",
+            "ERR invalid password",
+            "ERR invalid username-password pair",
+            "ERR Client sent AUTH, but no password is set",
+            "ERR AUTH <password> called without any password configured",
+            "NOPROTO unsupported protocol version",
+            "MOVED 10002 127.0.0.1:6379",
+            "ERR Attempted to access a non local key in a cluster node",
+            "@user_script: 1: Lua script attempted to access a non local key",
+            "ERR DB index is out of range",
+            "ERR SELECT is not allowed in cluster mode",
+        ];
+        for error in temporary.into_iter().chain(permanent) {
             let failure = Failure::Rejected(error.into());
-            assert_eq!(failure.is_permanent(), meaning != Temporary, "{error}");
+            assert_eq!(
+                failure.is_permanent(),
+                permanent.contains(&error),
+                "{error}"
+            );
         }
     }
 

@@ -21,9 +21,7 @@ use crate::{
     driver::context::{Context, Owners},
     face::coordinator::Coordinator,
     machine::session::SessionConfig,
-    master::{
-        ConnectError, DistinctServers, HealthBoard, MasterConfig, MasterSpec, MasterStream, Shared,
-    },
+    master::{ConnectError, HealthBoard, MasterSpec, MasterStream, Shared},
     observe::observer::LockObserver,
 };
 
@@ -46,7 +44,7 @@ impl Opener {
     pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);
-        let master_config = self.master_config(&config, &listed);
+        let name = self.connection_name(&config).to_string();
         let masters = listed.masters.into_iter();
         #[cfg(feature = "tls")]
         let masters = masters.map(|spec| match &self.tls {
@@ -56,9 +54,15 @@ impl Opener {
         let masters = masters.enumerate();
         let observer = LockObserver::new(config.label.clone());
         let health = HealthBoard::new(&listed.roster, config.label.as_ref());
-        let session = &master_config.session;
+        let session = SessionConfig {
+            node_timeout: config.node_timeout,
+            connect_timeout: config.connect_timeout,
+            quarantine: config.quarantine,
+            quarantine_length: quarantine_length(config.max_ttl(), config.drift),
+            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
+        };
         let machine = Arc::new(Shared::new(listed.roster, session, observer, health));
-        let supervised = masters.map(|(master, spec)| spec.open(master, &master_config, &machine));
+        let supervised = masters.map(|(master, spec)| spec.open(master, name.clone(), &machine));
         let supervised = supervised.collect();
         let owners = self.owners.clone();
         let context = Context::start(config, owners, machine, supervised, &self.runtime);
@@ -68,21 +72,10 @@ impl Opener {
         }
     }
 
-    fn master_config(&self, config: &Config, listed: &Listed) -> MasterConfig {
+    fn connection_name(&self, config: &Config) -> ConnectionName {
         let key = config.key_template.example();
         let client = config.client_name.as_ref().map(ClientName::as_str);
-        let max_ttl = config.max_ttl();
-        MasterConfig {
-            connection_name: ConnectionName::new(self.lists_id, key.key(), max_ttl, client),
-            session: SessionConfig {
-                node_timeout: config.node_timeout,
-                connect_timeout: config.connect_timeout,
-                quarantine: config.quarantine,
-                quarantine_length: quarantine_length(max_ttl, config.drift),
-            },
-            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-            servers: DistinctServers::new(listed.masters.len()),
-        }
+        ConnectionName::new(self.lists_id, key.key(), config.max_ttl(), client)
     }
 }
 

@@ -20,6 +20,7 @@ use crate::core::{
     restart::{DataLoss, Quarantine},
     time::{NodeTimeout, rounded, tick::Tick},
     vote::{Failure, SlotVote, Vote, server_error::ServerError},
+    wait::pauses::Backoff,
 };
 
 pub(crate) mod link;
@@ -48,7 +49,7 @@ pub(crate) trait Transmit {
     fn has_input(&self) -> bool;
 }
 
-/// The settings of a session.
+/// The settings of a session, and of the task that serves it.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionConfig {
     pub(crate) node_timeout: NodeTimeout,
@@ -57,6 +58,8 @@ pub(crate) struct SessionConfig {
     /// The length of a quarantine, counted from the moment at which a master may have forgotten
     /// locks.
     pub(crate) quarantine_length: Duration,
+    /// The pauses between dials.
+    pub(crate) redial: Backoff,
 }
 
 /// The commands for one master, from the post to the vote. A session has at most one connection at a

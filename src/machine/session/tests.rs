@@ -19,16 +19,14 @@ use crate::{
         kind::{Access, Kind},
         protocol::{
             command::{Reply, fixture::command},
-            connection_name::ConnectionName,
             identity::Ticket,
         },
         restart::Sign,
         vote::{MasterSet, Verb, lists::Roster, quorum::Quorum},
-        wait::pauses::Backoff,
     },
     driver::round_handle::RoundHandle,
     machine::{Machine, Now, RoundId, claim::step::Step, fixture::session_config, waiters::Topic},
-    master::{DistinctServers, HealthBoard, MasterConfig, Shared},
+    master::{HealthBoard, Shared},
     observe::observer::LockObserver,
 };
 
@@ -157,11 +155,17 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
             late_reads: 0,
         }))
     };
-    let (config, roster) = (config(), roster());
+    let roster = roster();
     let observer = LockObserver::new(None);
     let health = HealthBoard::new(&roster, None);
-    let shared = Arc::new(Shared::new(roster, &config.session, observer, health));
-    let supervisor = MasterSpec::from_stream("redis://late", connect).open(0, &config, &shared);
+    let shared = Arc::new(Shared::new(
+        roster,
+        session_config(TIMEOUT),
+        observer,
+        health,
+    ));
+    let supervisor =
+        MasterSpec::from_stream("redis://late", connect).open(0, "n".to_owned(), &shared);
     let command = command(Kind::Mutex, Verb::Acquire, 1);
     let round = shared.with(|machine, now| machine.ask(command, None, now));
     tokio::join!(supervisor, async {
@@ -890,13 +894,4 @@ fn now() -> Now {
 
 fn roster() -> Arc<Roster> {
     Roster::new(["m".into()], Quorum::of(1))
-}
-
-fn config() -> MasterConfig {
-    MasterConfig {
-        connection_name: ConnectionName::fixture(),
-        session: session_config(TIMEOUT),
-        redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-        servers: DistinctServers::new(1),
-    }
 }

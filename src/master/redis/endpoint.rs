@@ -6,9 +6,6 @@ use ::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
 };
 
-#[cfg(feature = "tls")]
-use tokio_rustls::rustls::ClientConfig;
-
 use super::address::{Address, Connect, HAS_COMMA, check_database, check_tcp};
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
@@ -16,16 +13,14 @@ use super::sentinel_url;
 /// The address of a server, and the login.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
-    pub(super) address: Address,
+    pub(in crate::master) address: Address,
     /// The login and the database.
-    pub(super) settings: RedisConnectionInfo,
+    pub(in crate::master) settings: RedisConnectionInfo,
     /// What to do if the server refuses the login.
     pub(super) login_advice: &'static str,
     /// If the server is in this process, this is the number of the simulated process that uses it.
     /// Otherwise, this is 0. Each simulated process has its own list of known run ids.
     process: u64,
-    #[cfg(feature = "tls")]
-    pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
 /// The forms of the URLs that can be used.
@@ -74,7 +69,7 @@ impl Endpoint {
 
     pub(crate) fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
         let address = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port),
+            ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port, None),
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
             #[cfg(not(feature = "tls"))]
             ConnectionAddr::TcpTls { .. } => {
@@ -86,7 +81,7 @@ impl Endpoint {
                 port,
                 insecure: false,
                 tls_params: None,
-            } => Address::Tls(host.clone(), *port),
+            } => Address::Tcp(host.clone(), *port, Some(None)),
             #[cfg(feature = "tls")]
             ConnectionAddr::TcpTls { insecure: true, .. } => {
                 return Err(
@@ -126,8 +121,6 @@ impl Endpoint {
             settings,
             login_advice: "look at the user and the password in the URL",
             process: 0,
-            #[cfg(feature = "tls")]
-            tls: None,
         }
     }
 
@@ -175,45 +168,28 @@ impl Endpoint {
         })
     }
 
-    /// Sets the TLS configuration, unless there is one already.
-    #[cfg(feature = "tls")]
-    pub(crate) fn tls(mut self, config: Arc<ClientConfig>) -> Self {
-        self.tls.get_or_insert(config);
-        self
-    }
-
     /// Returns the [text](Address::text) of the address.
     pub(crate) fn address(&self) -> Arc<str> {
         self.address.text()
-    }
-
-    pub(crate) fn user(&self) -> Option<&str> {
-        self.settings.username()
     }
 
     pub(crate) fn has_password(&self) -> bool {
         self.settings.password().is_some()
     }
 
-    pub(crate) fn database(&self) -> i64 {
-        self.settings.db()
-    }
-
     /// Returns whether there is a user without a password. Without a password, no login would be
     /// sent, so the server would treat this program as the default user.
     pub(crate) fn lacks_password(&self) -> bool {
-        self.user().is_some_and(|user| user != "default") && !self.has_password()
-    }
-
-    #[cfg(feature = "tls")]
-    pub(crate) fn uses_tls(&self) -> bool {
-        self.address.uses_tls()
+        self.settings
+            .username()
+            .is_some_and(|user| user != "default")
+            && !self.has_password()
     }
 
     /// Returns a name for the server's origin key, unique among all servers and databases. Each
     /// database has its own origin key.
     pub(super) fn origin_name(&self) -> String {
-        format!("{}/{}/{}", self.address(), self.database(), self.process)
+        format!("{}/{}/{}", self.address(), self.settings.db(), self.process)
     }
 }
 
@@ -330,7 +306,7 @@ fn fault_of_ipv6(server: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{MasterSpec, master::redis::greeter::greeting};
+    use crate::{MasterSpec, master::redis::dialer::greet};
 
     #[test]
     fn addresses_tell_servers_apart_and_show_no_secrets() {
@@ -366,13 +342,13 @@ mod tests {
         ] {
             let endpoint = Endpoint::from_url(url).unwrap();
             assert_eq!(
-                (&*endpoint.address(), endpoint.uses_tls()),
+                (&*endpoint.address(), MasterSpec::from(url).uses_tls()),
                 (address, uses_tls)
             );
         }
         let endpoint = Endpoint::from_url("rediss://u:p%40@Host:7001/3").unwrap();
         assert_eq!(endpoint.settings.password(), Some("p@"));
-        assert_eq!(endpoint.database(), 3);
+        assert_eq!(endpoint.settings.db(), 3);
         let refused = Endpoint::from_url("rediss://a#insecure").err().unwrap();
         assert!(refused.contains("verifies nothing"), "{refused}");
         assert!(!refused.contains("Client"), "{refused}");
@@ -398,7 +374,11 @@ mod tests {
         ] {
             let [endpoint, same] = [url, same_as].map(|url| Endpoint::from_url(url).unwrap());
             let endpoint = endpoint.login("me", "p /");
-            let greeting = |endpoint: &Endpoint| greeting(endpoint, "n").0;
+            let greeting = |endpoint: &Endpoint| {
+                let mut bytes = Vec::new();
+                greet(endpoint, "n", &mut bytes);
+                bytes
+            };
             assert_eq!(greeting(&endpoint), greeting(&same), "{url}");
             let advice = endpoint.login_advice;
             let is_of_url = url.contains("old");

@@ -5,11 +5,9 @@
 
 mod address;
 mod connection;
-mod connector;
 mod dialer;
 pub(super) mod encode;
 mod endpoint;
-mod greeter;
 pub(super) mod resolve;
 mod resp;
 #[cfg(feature = "sentinel")]
@@ -27,8 +25,11 @@ pub(super) use ::redis::Client;
 pub use self::resp::{read_reply, reply_lengths};
 pub use self::stream::MasterStream;
 pub(super) use self::{
-    address::Connecting, connection::RedisConnection, dialer::Dialer, endpoint::Endpoint,
-    greeter::Greeter, wire::Wire,
+    address::Connecting,
+    connection::RedisConnection,
+    dialer::{Dialer, Greeter},
+    endpoint::Endpoint,
+    wire::Wire,
 };
 #[cfg(test)]
 pub(crate) use self::{

@@ -14,8 +14,7 @@ use futures::{
 use tokio::time::{sleep, timeout};
 
 use super::{
-    address::{Address, Sentinel, Sentinels, check_tcp},
-    connector::Connector,
+    address::{Address, Tls, check_tcp, tcp_address},
     encode::encode,
     resp::reply,
     wire::Wire,
@@ -25,26 +24,41 @@ use crate::{
         protocol::command::Reply,
         vote::{
             quorum::majority,
-            server_error::{Meaning, ServerError, without_user},
+            server_error::{ServerError, without_user},
         },
     },
     master::connect_error::{ConnectError, Progress, in_time},
 };
 
+/// The Sentinels that know one master.
+#[derive(Clone)]
+pub(in crate::master) struct Sentinels {
+    /// The name of the master, as the Sentinels know it.
+    pub(super) service: Arc<str>,
+    /// The host and the port of each Sentinel. They are sorted by address, so that two lists with
+    /// the same Sentinels are equal.
+    pub(super) hosts: Vec<(String, u16)>,
+    /// The encoded login for the Sentinels. It is empty if there is none.
+    pub(super) auth: Arc<[u8]>,
+    /// Set if the Sentinels and the masters expect TLS.
+    pub(super) tls: Option<Tls>,
+}
+
 /// Asks Sentinels. The connections to the Sentinels stay open between questions.
 pub(super) struct Inquiry {
     of: Sentinels,
-    connector: Connector,
+    /// The time limit of a dial.
+    limit: Duration,
     /// One connection for each Sentinel. `None` if there is no usable connection.
     wires: Vec<Option<Wire>>,
 }
 
 impl Inquiry {
-    pub(super) fn new(of: &Sentinels, connector: &Connector) -> Self {
+    pub(super) fn new(of: &Sentinels, limit: Duration) -> Self {
         Self {
             of: of.clone(),
-            connector: connector.clone(),
-            wires: of.sentinels.iter().map(|_| None).collect(),
+            limit,
+            wires: of.hosts.iter().map(|_| None).collect(),
         }
     }
 
@@ -86,10 +100,14 @@ impl Inquiry {
         &Sentinels,
         FuturesUnordered<impl Future<Output = (usize, Answer)>>,
     ) {
-        let (of, connector) = (&self.of, &self.connector);
-        let asked = of.sentinels.iter().zip(&mut self.wires).enumerate();
-        let asked = asked.map(|(index, (sentinel, wire))| async move {
-            (index, of.ask_in_time(sentinel, wire, connector).await)
+        // This limit is a little shorter than the limit of the dial. So the error of the dial says
+        // what each Sentinel answered.
+        let (of, limit) = (&self.of, self.limit / 16 * 15);
+        let asked = of.hosts.iter().zip(&mut self.wires).enumerate();
+        let asked = asked.map(move |(index, ((host, port), wire))| async move {
+            let (address, progress) = (of.address_of(host.clone(), *port), Progress::default());
+            let ask = of.ask(&address, wire, &progress);
+            (index, in_time(limit, &progress, ask).await)
         });
         (of, asked.collect())
     }
@@ -108,12 +126,24 @@ fn agreed(answers: &[Option<Answer>]) -> Option<&Address> {
 }
 
 impl Sentinels {
+    /// Returns the name that people see for the master. The name stays the same after a failover.
+    pub(super) fn text(&self) -> Arc<str> {
+        let first = self.hosts.first();
+        let first = first.map(|(host, port)| tcp_address(host, *port));
+        format!("sentinel:{}@{}", self.service, first.unwrap_or_default()).into()
+    }
+
+    /// Returns the address of the Sentinel or the master at `host` and `port`.
+    fn address_of(&self, host: String, port: u16) -> Address {
+        Address::Tcp(host, port, self.tls.clone())
+    }
+
     /// Returns the address that a majority names, as soon as there is one.
     async fn located(
         &self,
         asked: &mut FuturesUnordered<impl Future<Output = (usize, Answer)>>,
     ) -> Answer {
-        let mut answers: Vec<_> = self.sentinels.iter().map(|_| None).collect();
+        let mut answers: Vec<_> = self.hosts.iter().map(|_| None).collect();
         while let Some((index, answer)) = asked.next().await {
             answers[index] = Some(answer);
             if let Some(address) = agreed(&answers) {
@@ -123,36 +153,20 @@ impl Sentinels {
         Err(self.disagree(&answers))
     }
 
-    async fn ask_in_time(
-        &self,
-        sentinel: &Sentinel,
-        kept: &mut Option<Wire>,
-        connector: &Connector,
-    ) -> Answer {
-        // This limit is a little shorter than the limit of the dial. So the error of the dial says
-        // what each Sentinel answered.
-        let (limit, progress) = (connector.limit / 16 * 15, Progress::default());
-        let ask = self.ask(sentinel, kept, (connector, &progress));
-        in_time(limit, &progress, ask).await
-    }
-
     async fn ask(
         &self,
-        sentinel: &Sentinel,
+        sentinel: &Address,
         kept: &mut Option<Wire>,
-        (connector, progress): (&Connector, &Progress),
+        progress: &Progress,
     ) -> Answer {
         let is_new = kept.is_none();
         let mut wire = match kept.take() {
             Some(wire) => wire,
-            None => {
-                let address = self.address_of(sentinel.host.clone(), sentinel.port);
-                connector.connect(&address, progress).await?
-            }
+            None => sentinel.connect(progress).await?,
         };
-        let mut expects_login = is_new && !sentinel.auth.is_empty();
+        let mut expects_login = is_new && !self.auth.is_empty();
         if expects_login {
-            wire.out().extend_from_slice(&sentinel.auth);
+            wire.out().extend_from_slice(&self.auth);
         }
         let service = self.service.as_bytes();
         encode(
@@ -184,11 +198,13 @@ impl Sentinels {
     }
 
     fn disagree(&self, answers: &[Option<Answer>]) -> ConnectError {
-        let said = answers.iter().flatten().zip(&self.sentinels);
-        let said = said.map(|(answer, Sentinel { name, .. })| match answer {
-            Ok(address) => format!("{name} names {}", address.text()),
-            Err(error) => format!("{name}: {error}"),
-        });
+        let said = answers.iter().flatten().zip(&self.hosts);
+        let said = said.map(
+            |(answer, (host, port))| match (tcp_address(host, *port), answer) {
+                (name, Ok(address)) => format!("{name} names {}", address.text()),
+                (name, Err(error)) => format!("{name}: {error}"),
+            },
+        );
         let said: Vec<_> = said.collect();
         let (need, count) = (majority(answers.len()), answers.len());
         let text = format!(
@@ -206,11 +222,9 @@ impl Sentinels {
 
 /// Returns the error of a Sentinel that answered with `error`.
 fn refused(error: &str, text: String) -> ConnectError {
-    match ServerError::of(error).meaning() {
-        Meaning::Temporary => ConnectError::Sentinel(text),
-        Meaning::RightMissing | Meaning::WrongLogin | Meaning::WrongServer => {
-            ConnectError::Service(text)
-        }
+    match ServerError::of(error).is_temporary() {
+        true => ConnectError::Sentinel(text),
+        false => ConnectError::Service(text),
     }
 }
 
@@ -249,8 +263,9 @@ mod tests {
     fn an_answer_is_a_place_or_a_reason() {
         let sentinels = Sentinels {
             service: "svc".into(),
-            sentinels: Vec::new(),
-            uses_tls: false,
+            hosts: Vec::new(),
+            auth: [].into(),
+            tls: None,
         };
         for (frame, expected) in [
             ("*2\r\n$2\r\n::\r\n$4\r\n6379\r\n", "[::]:6379"),
@@ -296,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_majority_of_all_sentinels_must_name_the_same_address() {
-        let named = |host: &str| Some(Ok(Address::Tcp(host.to_owned(), 1)));
+        let named = |host: &str| Some(Ok(Address::Tcp(host.to_owned(), 1, None)));
         let silent = || Some(Err(ConnectError::Sentinel("down".to_owned())));
         for (answers, expected) in [
             (vec![named("a")], Some("a:1")),

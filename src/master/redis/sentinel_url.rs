@@ -3,8 +3,9 @@
 use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo};
 
 use super::{
-    address::{Sentinel, Sentinels, check_database, check_tcp, tcp_address},
+    address::{check_database, check_tcp, tcp_address},
     encode::encode,
+    sentinel::Sentinels,
 };
 
 /// The form of these URLs.
@@ -56,24 +57,24 @@ fn parse_rest(
     if hosts.split(',').count() > MOST_SENTINELS {
         return Err("its URL lists more than 16 Sentinels");
     }
-    let mut sentinels = Vec::new();
-    for host in hosts.split(',') {
-        sentinels.push(sentinel(host, &auth)?);
-    }
-    sentinels.sort_by(|one, other| one.name.cmp(&other.name));
-    sentinels.dedup_by(|one, other| one.name == other.name);
+    let hosts: Result<Vec<_>, _> = hosts.split(',').map(sentinel).collect();
+    let mut hosts = hosts?;
+    hosts.sort_by_cached_key(|(host, port)| tcp_address(host, *port));
+    hosts.dedup_by_key(|(host, port)| tcp_address(host, *port));
     // The redis crate decodes the login and the database. The host `master` is not used.
     let master = info(login, "master", database).ok_or("its login or its database is no such")?;
     check_database(master.redis_settings().db())?;
     let sentinels = Sentinels {
         service: service.into(),
-        sentinels,
-        uses_tls,
+        hosts,
+        auth: auth.into(),
+        tls: uses_tls.then_some(None),
     };
     Ok((sentinels, master.redis_settings().clone()))
 }
 
-fn sentinel(host: &str, auth: &[u8]) -> Result<Sentinel, &'static str> {
+/// Reads the host and the port of a Sentinel.
+fn sentinel(host: &str) -> Result<(String, u16), &'static str> {
     const PORT: &str = ":26379";
     let has_port = host
         .rsplit_once(':')
@@ -82,12 +83,9 @@ fn sentinel(host: &str, auth: &[u8]) -> Result<Sentinel, &'static str> {
     let info = info("", &format!("{host}{port}"), "");
     let address = info.as_ref().map(ConnectionInfo::addr);
     match address {
-        Some(ConnectionAddr::Tcp(host, port)) if check_tcp(host, *port).is_ok() => Ok(Sentinel {
-            name: tcp_address(host, *port),
-            host: host.clone(),
-            port: *port,
-            auth: auth.into(),
-        }),
+        Some(ConnectionAddr::Tcp(host, port)) if check_tcp(host, *port).is_ok() => {
+            Ok((host.clone(), *port))
+        }
         _ => Err("a host or a port of a Sentinel in its URL cannot be used"),
     }
 }
@@ -176,12 +174,12 @@ mod tests {
         let (sentinels, master) = parse(url).unwrap().unwrap();
         assert_eq!(master.username(), Some("u"));
         assert_eq!((master.password(), master.db()), (Some("p/"), 2));
-        let auth = String::from_utf8_lossy(&sentinels.sentinels[0].auth);
+        let auth = String::from_utf8_lossy(&sentinels.auth);
         assert_eq!(auth, "*3\r\n$4\r\nAUTH\r\n$1\r\na\r\n$4\r\nx@+y\r\n");
         let url = "redis+sentinel://h/s?sentinel_password=x";
         let (sentinels, master) = parse(url).unwrap().unwrap();
         assert_eq!((master.username(), master.password()), (None, None));
-        let auth = String::from_utf8_lossy(&sentinels.sentinels[0].auth);
+        let auth = String::from_utf8_lossy(&sentinels.auth);
         assert_eq!(auth, "*2\r\n$4\r\nAUTH\r\n$1\r\nx\r\n");
     }
 
