@@ -134,14 +134,13 @@ pub use crate::{
         restart::Quarantine,
         time::renewal::Renewal,
         view::{
-            health::{DialRefusal, MasterHealth, MasterState},
+            DialRefusal, LockState, LostReason, MasterHealth, MasterState,
             inspection::{Holder, Inspection, MasterView},
-            lock_state::{LockState, LostReason},
         },
         vote::{
             Failure, Refusal, Vote,
             held_report::HeldReport,
-            lists::{MasterList, Membership, Tally},
+            quorum::{MasterList, Membership, Tally},
             votes::{VoteRow, Votes},
         },
     },
@@ -165,13 +164,10 @@ pub mod tools {
     pub use crate::{
         core::{
             protocol::{
-                connection_name::ConnectionName,
+                connection_name::{ConnectionName, ListsId},
                 name::{ExampleKey, example_keys},
             },
-            vote::{
-                lists::ListsId,
-                server_error::{ServerError, without_user},
-            },
+            vote::server_error::{ServerError, without_user},
         },
         face::builder::shared_settings::{time, variables},
         master::{ConnectError, ConnectStep, MasterStream},

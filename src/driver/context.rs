@@ -30,13 +30,13 @@ use crate::{
         hash::hash,
         protocol::{client_name::ClientName, command::Command, name::LockId},
         time::tick::LeaseTick,
-        view::health::MasterHealth,
-        vote::{Verb, obstacle::Obstacle, round::Round, votes::Votes},
-        wait::{history::History, reach::Reach},
+        view::MasterHealth,
+        vote::{Verb, evidence::Obstacle, round::Round, votes::Votes},
+        wait::{history::History, queued::Reach},
     },
     machine::{Machine, waiters::Topic},
     master::{HealthBoard, Shared, Supervisor},
-    observe::observer::LockObserver,
+    observe::LockObserver,
     panics::shielded,
 };
 

@@ -13,7 +13,7 @@ use std::{
 use crate::{
     core::{
         hash::rank,
-        view::health::MasterHealth,
+        view::MasterHealth,
         vote::{MasterSet, quorum::Quorum},
     },
     machine::session::Session,

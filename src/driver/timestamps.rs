@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{clock, observe::observer::LockObserver};
+use crate::{clock, observe::LockObserver};
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out since the last correction.

@@ -13,7 +13,7 @@ use crate::{
     core::{
         error::{DowngradeError, ExtendError, LostError, ReleaseError},
         kind::Access,
-        view::lock_state::{LockState, LostReason},
+        view::{LockState, LostReason},
         vote::{Slot, votes::Votes},
     },
     driver::claim::{ClaimHandle, Level},

@@ -38,7 +38,8 @@ use crate::{
         },
         time::tick::{LeaseTick, Tick},
         vote::{
-            MasterSet, SlotVote, Verb, Vote, lists::Roster, outcome_word, quorum::Outcome,
+            MasterSet, SlotVote, Verb, Vote, outcome_word,
+            quorum::{Outcome, Roster},
             round::Round,
         },
     },

@@ -19,7 +19,7 @@ use crate::{
             reply::PlainGrant,
         },
         time::tick::{LeaseTick, Tick},
-        view::lock_state::LostReason,
+        view::LostReason,
         vote::{MasterSet, SlotVote, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
     machine::{Now, VotesTo},

@@ -5,7 +5,7 @@ use std::{future::Future, io, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::core::view::health::DialRefusal;
+use crate::core::view::DialRefusal;
 
 /// The reason why a connection to a master could not be made, or why the master refused the login.
 ///

@@ -10,9 +10,9 @@ use crate::{
     clock,
     core::{
         time::{OutageLog, tick::Tick},
-        view::health::{DialRefusal, MasterHealth, MasterState},
+        view::{DialRefusal, MasterHealth, MasterState},
         vote::{
-            lists::{Membership, Roster},
+            quorum::{Membership, Roster},
             server_error::ServerError,
         },
     },

@@ -8,11 +8,11 @@ use super::connect_error::ORIGIN_RIGHTS;
 use crate::{
     core::{
         time::rounded,
-        vote::{OUTCOMES, lists::Membership},
+        vote::{OUTCOMES, quorum::Membership},
     },
     machine::out::MasterEvent,
     meter::{By, Counter, Gauge, counter, gauge, names},
-    observe::observer::MASTER,
+    observe::MASTER,
     panics::shielded,
 };
 

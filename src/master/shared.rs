@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use super::{health::HealthBoard, restart::DistinctServers};
 use crate::{
     clock,
-    core::{time::tick::Tick, vote::lists::Roster},
+    core::{time::tick::Tick, vote::quorum::Roster},
     home::HomeProcess,
     machine::{Machine, Now, out::Effect, session::SessionConfig},
-    observe::observer::LockObserver,
+    observe::LockObserver,
     panics::shielded,
 };
 

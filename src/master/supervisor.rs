@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     clock,
-    core::{restart::DataLoss, time::tick::Tick, view::health::DialRefusal},
+    core::{restart::DataLoss, time::tick::Tick, view::DialRefusal},
     machine::{
         out::MasterEvent,
         session::{Cx, Session},

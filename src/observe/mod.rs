@@ -1,4 +1,359 @@
-//! Spans, metrics and logs about locks and rounds.
+//! Log messages, spans and metrics about locks and rounds.
 
-pub(crate) mod metrics;
-pub(crate) mod observer;
+use std::{fmt, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tracing::{Level, Span, debug, debug_span, enabled, field, info, warn};
+
+use crate::{
+    clock,
+    core::{
+        error::AcquireError,
+        kind::Kind,
+        protocol::name::LockId,
+        time::{OutageLog, rounded, tick::Tick},
+        view::LostReason,
+        vote::{Slot, Verb, evidence::Obstacle, quorum::Outcome},
+    },
+    machine::{
+        claim::{LEFT, LOST, RELEASED},
+        out::{Event, HoldSpan, What},
+        round::{CONFIRMED, CONFIRMED_LATE, FAILED},
+    },
+    meter::{By, Counted, Counter, Gauge, Histogram, IS_ON, counter, gauge, histogram, names},
+};
+
+/// Tells the program what happens to a coordinator's locks and rounds. Log subscribers and
+/// recorders are code of the program, so the caller of a method must hold no mutex that protects
+/// the state of this crate.
+#[derive(Debug)]
+pub(crate) struct LockObserver {
+    /// The label of the coordinator.
+    label: Option<Arc<str>>,
+    metrics: LockMetrics,
+    /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
+    /// so that the log gets one warning for each outage, and not one for each lock.
+    no_quorum: Mutex<OutageLog>,
+}
+
+impl LockObserver {
+    /// Registers the metrics.
+    pub(crate) fn new(label: Option<Arc<str>>) -> Self {
+        Self {
+            label,
+            metrics: LockMetrics::register(),
+            no_quorum: Mutex::default(),
+        }
+    }
+
+    /// Logs and counts what the machine has said.
+    pub(crate) fn tell(&self, event: Event) {
+        let Event { lock, hold, what } = event;
+        let name = lock.name();
+        match what {
+            What::HoldEnded { end } => self.end_hold(&lock, &hold, end),
+            What::InDoubt { remaining, votes } => hold.inside(
+                || warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed"),
+            ),
+            What::Lost {
+                reason,
+                stalled,
+                votes,
+            } => {
+                let why = reason.after(stalled);
+                hold.inside(|| warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost"));
+                let reason = match reason {
+                    LostReason::Disowned => "disowned",
+                    // Both reasons mean that nothing extended the lock, so they share a label.
+                    LostReason::Expired | LostReason::Ended => "expired",
+                    LostReason::RenewalLimit => "renewal_limit",
+                };
+                if let Some(losses) = self.metrics.losses.at_both(lock.kind().word(), reason) {
+                    losses.increment(1);
+                }
+                self.end_hold(&lock, &hold, LOST);
+            }
+            What::NotKept => {
+                warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
+            }
+            // The next renewal tries again.
+            What::NotPutBack { votes } => hold.inside(
+                || info!(target: LOCK, lock = %name, %votes, "lock not put back on a master"),
+            ),
+            What::Renewed {
+                validity,
+                was_in_doubt: true,
+            } => hold.inside(
+                || info!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock no longer in doubt"),
+            ),
+            What::Renewed { validity, .. } => hold.inside(
+                || debug!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock renewed"),
+            ),
+        }
+    }
+
+    /// Counts a renewal that was decided, and records that in its span.
+    pub(crate) fn renewal_decided(&self, outcome: &'static str, span: Option<Arc<Span>>) {
+        if let Some(renewals) = self.metrics.renewals.at(outcome) {
+            renewals.increment(1);
+        }
+        if let Some(span) = span {
+            span.record("outcome", outcome);
+        }
+    }
+
+    /// Returns a span for a call to acquire `lock`.
+    pub(crate) fn call(&self, lock: &LockId) -> Span {
+        let (name, kind) = (lock.name(), lock.kind());
+        debug_span!(target: LOCK, "acquire", lock = %name, %kind, outcome = field::Empty)
+    }
+
+    /// Logs that the lock was won. `won` reads the claim, and is called only if someone wants to
+    /// see the event.
+    pub(crate) fn acquired(
+        &self,
+        name: &str,
+        call: &Span,
+        won: impl Fn() -> (Duration, Option<u64>, Option<Slot>),
+    ) {
+        call.in_scope(
+            || debug!(target: LOCK, lock = %name, validity = ?rounded(won().0), fencing_token = won().1, slot = won().2.map(Slot::shown), "lock acquired"),
+        );
+    }
+
+    pub(crate) fn not_acquired(&self, name: &str, call: &Span, error: &AcquireError) {
+        call.in_scope(|| debug!(target: LOCK, lock = %name, %error, "lock not acquired"));
+    }
+
+    /// Records that a call to acquire `lock`, which began at `since`, is over.
+    pub(crate) fn record_call(&self, lock: &LockId, since: Option<Tick>, outcome: &str) {
+        let waits = self.metrics.waits.at_both(lock.kind().word(), outcome);
+        record_since(since, waits);
+    }
+
+    /// Returns whether a subscriber may want to see the spans of holds.
+    pub(crate) fn shows_holds(&self) -> bool {
+        enabled!(target: LOCK, Level::DEBUG)
+    }
+
+    /// Returns a span for a hold of `lock`. `won` reads the claim, and is called only if someone
+    /// wants to see the span.
+    pub(crate) fn open_hold(
+        &self,
+        lock: &LockId,
+        won: impl Fn() -> (Option<u64>, Option<Slot>),
+    ) -> HoldSpan {
+        let (name, kind) = (lock.name(), lock.kind());
+        let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token = won().0, slot = won().1.map(Slot::shown), end = field::Empty);
+        HoldSpan {
+            span: (!span.is_disabled()).then(|| Arc::new(span)),
+            since: now_if_metered(),
+        }
+    }
+
+    /// Logs a wait that has taken longer than the TTL of its lock.
+    pub(crate) fn waits(
+        &self,
+        name: &str,
+        waited: Duration,
+        reason: &impl fmt::Display,
+        own_guard: bool,
+    ) {
+        if own_guard {
+            warn!(target: LOCK, lock = %name, waited = ?rounded(waited), "waiting for a lock that a guard of this coordinator holds");
+        } else {
+            info!(target: LOCK, lock = %name, waited = ?rounded(waited), %reason, "waiting for a lock for longer than its TTL");
+        }
+    }
+
+    /// Records the end of a hold of `lock`. `end` is the word for this end in the metrics. If the
+    /// lock was released, also logs that.
+    fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
+        let name = lock.name();
+        let holds = self.metrics.holds.at_both(lock.kind().word(), end);
+        record_since(hold.since, holds);
+        if let Some(span) = &hold.span {
+            span.record("end", end);
+        }
+        if end == RELEASED {
+            hold.inside(|| debug!(target: LOCK, lock = %name, "lock released"));
+        }
+    }
+
+    /// Returns a span for a renewal, if a subscriber wants to see the span of the `hold`.
+    pub(crate) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Arc<Span>> {
+        let hold = hold.span.as_deref()?;
+        Some(Arc::new(
+            debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty),
+        ))
+    }
+
+    /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
+    /// round that is over without an outcome has asked only the agreed master, which refused.
+    pub(crate) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
+        if !IS_ON {
+            return;
+        }
+        let (verb, outcome, time) = look();
+        let verb = match verb {
+            Verb::Acquire => "acquire",
+            Verb::Extend => "extend",
+            Verb::Release => "release",
+            Verb::Break | Verb::Heal | Verb::Inspect | Verb::Probe | Verb::Yield => return,
+        };
+        let outcome = match outcome {
+            Outcome::NoMajority => "no_majority",
+            Outcome::Pending => "cut_short",
+            Outcome::TooLate => "too_late",
+            Outcome::Won => "won",
+        };
+        if let Some(times) = self.metrics.round_times.at(verb) {
+            times.record(time.as_secs_f64());
+        }
+        if let Some(rounds) = self.metrics.rounds.at_both(verb, outcome) {
+            rounds.increment(1);
+        }
+    }
+
+    /// Counts a waiter for `lock`, as long as the returned value exists.
+    pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
+        let waiters = self.metrics.waiters.at(lock.kind().word());
+        waiters.map(Counted::new)
+    }
+
+    /// Counts a guard of `lock`, as long as the returned value exists.
+    pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
+        let guards = self.metrics.guards.at(lock.kind().word());
+        guards.map(Counted::new)
+    }
+
+    /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
+    pub(crate) fn clock_differs(&self, offset_us: i64) {
+        warn!(target: MASTER, offset_us, "the local clock differs from the clocks of the masters: using theirs");
+    }
+
+    /// Logs that a master denies the question whether it takes locks, which is about `key`.
+    pub(crate) fn not_asked(&self, master: &str, key: &str, error: &str) {
+        let label = self.label.as_deref();
+        warn!(target: MASTER, label, %master, %key, %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
+    }
+
+    /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
+    pub(crate) fn lacks_quorum(
+        &self,
+        name: &str,
+        reason: &Obstacle,
+        votes: impl FnOnce() -> String,
+    ) {
+        let begins = self.no_quorum.lock().fails(clock::monotonic());
+        if begins {
+            let votes = votes();
+            let label = self.label.as_deref();
+            warn!(target: LOCK, label, lock = %name, %reason, %votes, "no quorum: no lock can be acquired");
+        }
+    }
+
+    /// Notes that an attempt found a quorum, which may have refused the lock.
+    pub(crate) fn found_quorum(&self) {
+        let ends = self.no_quorum.lock().works();
+        if ends {
+            let label = self.label.as_deref();
+            info!(target: LOCK, label, "quorum again: locks can be acquired");
+        }
+    }
+}
+
+/// The metrics of a coordinator about its locks and rounds. If a metric is about locks, its first
+/// label is the kind of lock.
+#[derive(Debug)]
+struct LockMetrics {
+    waits: By<By<Histogram>>,
+    holds: By<By<Histogram>>,
+    losses: By<By<Counter>>,
+    waiters: By<Gauge>,
+    guards: By<Gauge>,
+    round_times: By<Histogram>,
+    rounds: By<By<Counter>>,
+    renewals: By<Counter>,
+}
+
+impl LockMetrics {
+    fn register() -> Self {
+        let kinds = &Kind::ALL.map(Kind::word);
+        Self {
+            waits: By::new(kinds, |kind| {
+                By::new(WAITS, |outcome| {
+                    histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
+                })
+            }),
+            holds: By::new(kinds, |kind| {
+                By::new(ENDS, |end| {
+                    histogram(names::HOLD, &[("kind", kind), ("end", end)])
+                })
+            }),
+            losses: By::new(kinds, |kind| {
+                By::new(REASONS, |reason| {
+                    counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
+                })
+            }),
+            waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
+            guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
+            round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
+            rounds: By::new(VERBS, |verb| {
+                By::new(ROUNDS, |outcome| {
+                    counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
+                })
+            }),
+            renewals: By::new(RENEWALS, |outcome| {
+                counter(names::RENEWALS, &[("outcome", outcome)])
+            }),
+        }
+    }
+}
+
+const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
+const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
+const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
+const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_late", "won"];
+const VERBS: &[&str] = &["acquire", "extend", "release"];
+const WAITS: &[&str] = &[
+    "acquired",
+    "closed",
+    "contended",
+    "dropped",
+    "no_quorum",
+    "other_kind",
+    "quarantined",
+    "too_slow",
+];
+
+impl HoldSpan {
+    /// Calls `log`, which writes log messages, inside the span.
+    fn inside(&self, log: impl FnOnce()) {
+        match &self.span {
+            Some(span) => span.in_scope(log),
+            None => log(),
+        }
+    }
+}
+
+/// Returns the time, if there are metrics.
+pub(crate) fn now_if_metered() -> Option<Tick> {
+    IS_ON.then(clock::monotonic)
+}
+
+/// Records the time since `since`, if there are metrics.
+fn record_since(since: Option<Tick>, times: Option<&Histogram>) {
+    if let (Some(since), Some(times)) = (since, times) {
+        let lasted = clock::monotonic().since(since);
+        times.record(lasted.as_secs_f64());
+    }
+}
+
+/// The target of the log events about locks: acquired, renewed, in doubt, released and lost. This
+/// name is part of the API, because programs filter by it.
+const LOCK: &str = "quorlock::lock";
+
+/// The target of the log events about masters: connected, down, without a vote. This name is part
+/// of the API, because programs filter by it.
+pub(crate) const MASTER: &str = "quorlock::master";

@@ -32,12 +32,15 @@ use crate::{
             name::{KeyTemplate, LockId, Token},
         },
         time::lease::{Drift, Ttl},
-        vote::{Failure, Refusal, Verb, Vote, lists::Roster, quorum::Quorum},
+        vote::{
+            Failure, Refusal, Verb, Vote,
+            quorum::{Quorum, Roster},
+        },
     },
     driver::round_handle::RoundHandle,
     machine::{Machine, fixture::session_config},
     master::{HealthBoard, MasterSpec, Shared},
-    observe::observer::LockObserver,
+    observe::LockObserver,
 };
 
 mod origin;

@@ -30,8 +30,7 @@ use crate::{
         },
         vote::{
             MasterSet,
-            lists::Roster,
-            quorum::{Outcome, Quorum},
+            quorum::{Outcome, Quorum, Roster},
         },
         wait::pauses::Backoff,
     },

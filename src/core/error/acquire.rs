@@ -328,7 +328,11 @@ pub struct BlockingError;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{Refusal, Verb, lists::Roster, quorum::Quorum, round::CastVote};
+    use crate::core::vote::{
+        Refusal, Verb,
+        quorum::{Quorum, Roster},
+        round::CastVote,
+    };
 
     fn votes(votes: &[Vote]) -> Votes {
         let roster = Roster::new(["a", "b", "c"].map(Arc::from), Quorum::of(3));

@@ -1,9 +1,9 @@
 //! The name of each connection to a Redis master, as `CLIENT LIST` shows it.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeSet, fmt, time::Duration};
 
 use super::client_name::ClientName;
-use crate::core::{hash::hash, time::lease::Ttl, vote::lists::ListsId};
+use crate::core::{hash::hash, time::lease::Ttl};
 
 /// What the name of a connection says about its program. Every connection to a Redis master has
 /// such a name, so `CLIENT LIST` shows which programs use a master, and how.
@@ -64,7 +64,7 @@ impl ConnectionName {
         let (lists, keys, millis) = (parts.next()?, parts.next()?, parts.next()?);
         let client = parts.next().filter(|client| *client != Self::NO_CLIENT);
         let name = Self {
-            lists: ListsId::parse(lists)?,
+            lists: ListsId(u64::from_str_radix(lists, 16).ok()?),
             keys: u32::from_str_radix(keys, 16).ok()?,
             max_ttl: Duration::from_millis(millis.parse().ok()?),
             client: client.map(str::to_owned),
@@ -94,6 +94,66 @@ impl fmt::Display for ConnectionName {
     }
 }
 
+/// The ID of the lists of masters that a program uses. The name of every connection to a Redis
+/// master contains this ID. So a master shows which programs still use which lists.
+///
+/// Programs that list the same masters under the same addresses have the same ID. The order of the
+/// masters does not matter. The ID is shown as 16 hexadecimal digits. See
+/// [`ConnectionName`](crate::tools::ConnectionName).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListsId(u64);
+
+impl ListsId {
+    /// The number of digits.
+    const DIGITS: usize = 16;
+
+    /// Returns the ID of two lists: the `masters` of a program, and those that it is
+    /// [`leaving`](crate::Builder::leaving). Both lists contain addresses, as
+    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. If `leaving` is empty or
+    /// equal to `masters`, the program uses one list.
+    ///
+    /// ```
+    /// use quorlock::tools::ListsId;
+    ///
+    /// let (old, new) = (["10.0.0.1:6379"], ["10.0.0.2:6379"]);
+    /// let during_a_change = ListsId::of(new, old);
+    /// assert_ne!(during_a_change, ListsId::of(old, []));
+    /// assert_ne!(during_a_change, ListsId::of(new, []));
+    /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
+    /// ```
+    // The ID is the hash of the sorted addresses of both lists. A zero byte comes after each
+    // address, and another one after each list. This format must never change: for the same lists,
+    // programs of all versions must show the same ID.
+    pub fn of<'a>(
+        masters: impl IntoIterator<Item = &'a str>,
+        leaving: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        let masters: BTreeSet<_> = masters.into_iter().collect();
+        let mut leaving: BTreeSet<_> = leaving.into_iter().collect();
+        if leaving == masters {
+            leaving.clear();
+        }
+        let bytes = [masters, leaving].into_iter().flat_map(|list| {
+            let addresses = list.into_iter();
+            let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
+            addresses.chain([0])
+        });
+        Self::of_bytes(bytes)
+    }
+
+    /// Returns the ID that is the hash of these bytes.
+    pub(crate) fn of_bytes(bytes: impl Iterator<Item = u8>) -> Self {
+        Self(hash(bytes))
+    }
+}
+
+/// Shows the 16 digits.
+impl fmt::Display for ListsId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:0digits$x}", self.0, digits = Self::DIGITS)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,6 +179,8 @@ mod tests {
             "quorlock:f1bb702098bb38aa:00000001:1",
             "quorlock:f1bb702098bb38aa:00000001:1:",
             "quorlock:f1bb702098bb38aa:1:1:-",
+            "quorlock:F1BB702098BB38AA:00000001:1:-",
+            "quorlock:1bb702098bb38aa:00000001:1:-",
             "quorlock:f1bb702098bb38aa:+0000001:1:-",
             "quorlock:f1bb702098bb38aa:00000001:01:-",
             "quorlock:f1bb702098bb38aa:00000001::-",
@@ -126,5 +188,51 @@ mod tests {
         ] {
             assert_eq!(ConnectionName::parse(other), None, "{other}");
         }
+    }
+
+    const A: &str = "10.0.0.1:6379";
+    const B: &str = "10.0.0.2:6379";
+    const C: &str = "10.0.0.3:6379";
+
+    #[test]
+    fn ids_never_change() {
+        for (masters, leaving, expected) in [
+            (&[A][..], &[][..], "f1bb702098bb38aa"),
+            (&[A, B, C], &[], "380f0cf4a1f8149b"),
+            (&[A, B, C], &[A, B], "ea2d000cecb5efd8"),
+            (&[A, B], &[A, B, C], "c731ad090038938b"),
+            (&["unix:/run/r.sock", "[::1]:6379"], &[], "4f5f328840172cf2"),
+        ] {
+            let of = |masters: &[&'static str], leaving: &[&'static str]| {
+                ListsId::of(masters.iter().copied(), leaving.iter().copied()).to_string()
+            };
+            assert_eq!(of(masters, leaving), expected, "{masters:?} {leaving:?}");
+            let [mut masters, mut leaving] = [masters, leaving].map(<[_]>::to_vec);
+            masters.reverse();
+            leaving.reverse();
+            assert_eq!(of(&masters, &leaving), expected, "in another order");
+        }
+    }
+
+    #[test]
+    fn each_pair_of_lists_has_an_id_of_its_own() {
+        let id = |masters: &[&'static str], leaving: &[&'static str]| {
+            ListsId::of(masters.iter().copied(), leaving.iter().copied())
+        };
+        let lists = [
+            (&[A][..], &[][..]),
+            (&[A, B], &[]),
+            (&[A], &[B]),
+            (&[B], &[A]),
+            (&[A, B], &[C]),
+            (&[A], &[B, C]),
+            (&["10.0.0.1:637910.0.0.2:6379"], &[]),
+        ];
+        for (first, (masters, leaving)) in lists.iter().enumerate() {
+            for (other_masters, other_leaving) in &lists[first + 1..] {
+                assert_ne!(id(masters, leaving), id(other_masters, other_leaving));
+            }
+        }
+        assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");
     }
 }

@@ -374,7 +374,7 @@ mod tests {
     use super::*;
     use crate::core::{
         protocol::command::fixture,
-        vote::{Verb, lists::Roster},
+        vote::{Verb, quorum::Roster},
     };
 
     fn seen(texts: &[&str]) -> Vec<Option<Seen>> {

@@ -2,10 +2,8 @@
 
 use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
-mod evidence;
+pub(crate) mod evidence;
 pub(crate) mod held_report;
-pub(crate) mod lists;
-pub(crate) mod obstacle;
 pub(crate) mod quorum;
 pub(crate) mod round;
 pub(crate) mod server_error;

@@ -1,6 +1,8 @@
-//! The sets of masters whose majorities decide, and what a majority is.
+//! The sets of masters whose majorities decide, and what a majority is. The sets are the two lists
+//! of masters: those that a coordinator uses, and those that it leaves.
 
 use std::{
+    fmt,
     iter::successors,
     ops::{BitOr, BitOrAssign, Sub},
     sync::Arc,
@@ -49,8 +51,45 @@ impl Quorum {
         }
     }
 
-    pub(super) fn sets(&self) -> &[(MasterSet, usize)] {
-        &self.sets
+    /// Returns the quorum of the masters from 0 to `masters` - 1. `leaving` has the numbers of the
+    /// masters that the coordinator leaves.
+    pub(crate) fn of_lists(masters: usize, leaving: MasterSet) -> Self {
+        let masters = (0..masters).collect();
+        if leaving.is_empty() || leaving == masters {
+            return Self::of_sets(&[masters]);
+        }
+        Self::of_sets(&[masters, leaving])
+    }
+
+    /// Returns whether there are two lists. This is so while the masters are changed.
+    pub(crate) fn is_of_lists(&self) -> bool {
+        self.sets.len() > 1
+    }
+
+    /// Returns the lists, each with its masters.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = (MasterList, MasterSet)> {
+        let sets = self.sets.iter().map(|(set, _)| *set);
+        MasterList::ALL.into_iter().zip(sets)
+    }
+
+    pub(crate) fn membership(&self, master: usize) -> Membership {
+        let is_in = |set: &MasterSet| set.contains(master);
+        match &*self.sets {
+            [(masters, _), (leaving, _)] if !is_in(leaving) && is_in(masters) => Membership::Joins,
+            [(masters, _), (leaving, _)] if is_in(leaving) && !is_in(masters) => Membership::Leaves,
+            _ => Membership::Stays,
+        }
+    }
+
+    /// Returns for each list how many of its masters are among `masters`.
+    pub(crate) fn tallies(&self, masters: MasterSet) -> impl Iterator<Item = Tally> {
+        let lists = MasterList::ALL.into_iter().zip(&*self.sets);
+        lists.map(move |(list, (set, need))| Tally {
+            list,
+            count: set.and(masters).len(),
+            masters: set.len(),
+            quorum: *need,
+        })
     }
 
     /// Returns the masters that are in at least one set.
@@ -109,6 +148,132 @@ impl Quorum {
     pub(crate) fn least_of_any<T: Ord>(&self, value: impl Fn(usize) -> Option<T>) -> Option<T> {
         let values = self.sets.iter().filter_map(|set| least(*set, &value));
         values.min()
+    }
+}
+
+/// The addresses of the masters of a coordinator, and the quorum of these masters.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    pub(crate) masters: Box<[Arc<str>]>,
+    pub(crate) quorum: Quorum,
+}
+
+impl Roster {
+    pub(crate) fn new(masters: impl IntoIterator<Item = Arc<str>>, quorum: Quorum) -> Arc<Self> {
+        Arc::new(Self {
+            masters: masters.into_iter().collect(),
+            quorum,
+        })
+    }
+
+    /// Returns the address of each master, and its role while the masters are changed.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&Arc<str>, Membership)> {
+        let masters = self.masters.iter().enumerate();
+        masters.map(|(number, address)| (address, self.quorum.membership(number)))
+    }
+}
+
+/// A list of masters. Every decision needs a majority of each list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "the two are all; a match on them should be complete"
+)]
+pub enum MasterList {
+    // The lists have the same order as the sets of a `Quorum`.
+    /// The masters of the coordinator: see [`Builder::masters`](crate::Builder::masters).
+    Masters,
+    /// The masters that the coordinator leaves: see [`Builder::leaving`](crate::Builder::leaving).
+    Leaving,
+}
+
+impl MasterList {
+    const ALL: [Self; 2] = [Self::Masters, Self::Leaving];
+
+    /// Returns the word that settings and the labels of metrics use for the list.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Masters => "masters",
+            Self::Leaving => "leaving",
+        }
+    }
+}
+
+/// Shows `masters` or `leaving masters`.
+impl fmt::Display for MasterList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Masters => "masters",
+            Self::Leaving => "leaving masters",
+        })
+    }
+}
+
+/// The role of a master while the masters of a coordinator are changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a master is in one of two lists, or in both"
+)]
+pub enum Membership {
+    /// The master is only among the new masters.
+    Joins,
+    /// The master is only among those that the coordinator [leaves](crate::Builder::leaving).
+    Leaves,
+    /// The masters do not change, or the master is in both lists.
+    Stays,
+}
+
+impl Membership {
+    /// Returns the word that the label of a metric uses for this role.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Joins => "joins",
+            Self::Leaves => "leaves",
+            Self::Stays => "stays",
+        }
+    }
+}
+
+/// Shows `joins`, `leaves` or `stays`.
+impl fmt::Display for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// How many masters of one list gave a certain answer in one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// The list.
+    pub list: MasterList,
+    /// The number of masters of the list that gave the answer.
+    pub count: usize,
+    /// The number of masters of the list.
+    pub masters: usize,
+    /// The number of masters that make a majority of the list.
+    pub quorum: usize,
+}
+
+impl Tally {
+    /// Returns whether the masters that gave the answer are a majority of the list.
+    pub fn has_quorum(&self) -> bool {
+        self.count >= self.quorum
+    }
+
+    /// Returns the numbers in words. `did` says what the masters did.
+    pub(crate) fn text(&self, did: &str) -> String {
+        let Self { count, list, .. } = self;
+        let (masters, quorum) = (self.masters, self.quorum);
+        format!("{count} of {masters} {list}{did} (need {quorum})")
+    }
+}
+
+/// Shows, for example, `2 of 5 leaving masters (need 3)`.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(""))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     Failure, MasterSet, Verb, Vote,
-    lists::{Roster, Tally},
+    quorum::{Roster, Tally},
     round::CastVote,
 };
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::core::{
     time::tick::LeaseTick,
-    vote::{MasterSet, obstacle::Obstacle},
+    vote::{MasterSet, evidence::Obstacle},
 };
 
 /// A waiter for a lock without queues on the masters. The driver tells the waiter when it has its

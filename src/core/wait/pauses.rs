@@ -2,7 +2,7 @@
 
 use std::{mem, time::Duration};
 
-use crate::core::{time::tick::LeaseTick, vote::obstacle::Obstacle};
+use crate::core::{time::tick::LeaseTick, vote::evidence::Obstacle};
 
 /// The waits of one waiter between its attempts.
 ///

@@ -12,7 +12,7 @@ use crate::{
             identity::{Identity, Ticket},
             name::Token,
         },
-        vote::{Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{Vote, evidence::Obstacle, quorum::Outcome, round::Round},
     },
     driver::claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
 };

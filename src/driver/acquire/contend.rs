@@ -12,7 +12,7 @@ use crate::{
     core::{
         error::AcquireError,
         time::tick::LeaseTick,
-        vote::{MasterSet, Vote, obstacle::Obstacle, round::Round},
+        vote::{MasterSet, Vote, evidence::Obstacle, round::Round},
         wait::contest::{ContestPolicy, Start},
     },
     driver::{

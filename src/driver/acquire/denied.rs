@@ -10,8 +10,8 @@ use crate::{
     core::{
         error::{AcquireError, Contention},
         time::tick::LeaseTick,
-        vote::{MasterSet, obstacle::Obstacle, quorum::Outcome, round::Round},
-        wait::{pauses::Met, reach::Reach},
+        vote::{MasterSet, evidence::Obstacle, quorum::Outcome, round::Round},
+        wait::{pauses::Met, queued::Reach},
     },
     driver::{claim::ask::LockRequest, round_handle::RoundHandle},
 };

@@ -16,7 +16,7 @@ use tracing::{Instrument, Span};
 use super::claim::{Level, ask::LockRequest, owned_lock::LockOwner};
 use crate::{
     core::{error::AcquireError, time::tick::Tick},
-    observe::observer::now_if_metered,
+    observe::now_if_metered,
 };
 use attempt::{Attempted, attempt, reenter};
 use contend::contend;

@@ -16,7 +16,7 @@ use crate::{
         error::AcquireError,
         kind::Access,
         protocol::identity::{Identity, Ticket},
-        vote::{MasterSet, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{MasterSet, Vote, evidence::Obstacle, quorum::Outcome, round::Round},
         wait::queued::QueuePolicy,
     },
     driver::{

@@ -18,8 +18,8 @@ use crate::{
     core::{
         error::AcquireError,
         time::tick::LeaseTick,
-        view::lock_state::LockState,
-        vote::{obstacle::Obstacle, quorum::Outcome},
+        view::LockState,
+        vote::{evidence::Obstacle, quorum::Outcome},
     },
     driver::claim::{Level, ask::LockRequest},
 };

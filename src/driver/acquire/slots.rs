@@ -12,7 +12,7 @@ use crate::{
     core::{
         error::AcquireError,
         protocol::identity::QueueOptions,
-        vote::{obstacle::Obstacle, round::Round},
+        vote::{evidence::Obstacle, round::Round},
     },
     driver::{
         claim::{ClaimHandle, ask::LockRequest},

@@ -18,7 +18,7 @@ use crate::{
             lease::{CLOCK_WINDOW, Ttl},
             renewal::Renewal,
         },
-        vote::{MasterSet, Refusal, Vote, obstacle::Obstacle, quorum::Outcome, round::Round},
+        vote::{MasterSet, Refusal, Vote, evidence::Obstacle, quorum::Outcome, round::Round},
         wait::history::History,
     },
     driver::{context::Context, round_handle::RoundHandle},

@@ -6,7 +6,7 @@ use super::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock};
 use crate::{
     core::{
         error::{AcquireError, ExtendError},
-        view::lock_state::{LockState, LostReason},
+        view::{LockState, LostReason},
         vote::{Verb, quorum::Outcome, round::Round},
     },
     driver::round_handle::RoundHandle,

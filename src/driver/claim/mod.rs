@@ -23,7 +23,7 @@ use crate::{
         kind::{Access, Kind},
         protocol::name::LockId,
         time::tick::Tick,
-        view::lock_state::{LockState, LostReason},
+        view::{LockState, LostReason},
         vote::{Slot, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
     machine::{

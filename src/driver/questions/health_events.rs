@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::watch;
 
-use crate::{clock, core::view::health::MasterHealth, home::HomeProcess, master::Entry};
+use crate::{clock, core::view::MasterHealth, home::HomeProcess, master::Entry};
 
 /// A receiver of the changes of the masters' states, from
 /// [`Coordinator::health_events`](crate::Coordinator::health_events).

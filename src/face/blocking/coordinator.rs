@@ -10,7 +10,7 @@ use crate::{
     core::{
         config_error::ConfigError,
         error::{BlockingError, ReadyError},
-        view::{health::MasterHealth, inspection::Inspection},
+        view::{MasterHealth, inspection::Inspection},
         vote::votes::Votes,
     },
     driver::questions::health_events,

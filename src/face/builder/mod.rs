@@ -10,14 +10,13 @@ use crate::{
     core::{
         config::{self, Config},
         config_error::ConfigError,
-        protocol::{client_name::ClientName, name::KeyTemplate},
+        protocol::{client_name::ClientName, connection_name::ListsId, name::KeyTemplate},
         restart::Quarantine,
         time::{
             NodeTimeout,
             lease::{Drift, Ttl},
             renewal::Renewal,
         },
-        vote::lists::ListsId,
     },
     driver::{context::Owners, time::Timers},
     master::MasterSpec,

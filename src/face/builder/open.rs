@@ -9,12 +9,14 @@ use crate::{
     core::{
         config::Config,
         config_error::ConfigError,
-        protocol::{client_name::ClientName, connection_name::ConnectionName},
+        protocol::{
+            client_name::ClientName,
+            connection_name::{ConnectionName, ListsId},
+        },
         restart::quarantine_length,
         vote::{
             MasterSet,
-            lists::{ListsId, Membership, Roster},
-            quorum::Quorum,
+            quorum::{Membership, Quorum, Roster},
         },
         wait::pauses::Backoff,
     },
@@ -22,7 +24,7 @@ use crate::{
     face::coordinator::Coordinator,
     machine::session::SessionConfig,
     master::{ConnectError, HealthBoard, MasterSpec, MasterStream, Shared},
-    observe::observer::LockObserver,
+    observe::LockObserver,
 };
 
 /// Opens the coordinators of one program. The coordinators share all settings except the masters

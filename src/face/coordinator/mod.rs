@@ -4,9 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
     core::{
-        restart::quarantine_length,
-        view::health::MasterHealth,
-        vote::lists::{ListsId, Tally},
+        protocol::connection_name::ListsId, restart::quarantine_length, view::MasterHealth,
+        vote::quorum::Tally,
     },
     driver::{context::Context, questions::health_events::HealthEvents},
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    core::{config_error::ConfigError, vote::lists::ListsId},
+    core::{config_error::ConfigError, protocol::connection_name::ListsId},
     face::builder::open::Listed,
     master::MasterSpec,
 };

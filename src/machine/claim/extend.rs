@@ -16,7 +16,7 @@ use crate::{
             renewal::{Renewal, RenewalPlan},
             tick::LeaseTick,
         },
-        view::lock_state::LostReason,
+        view::LostReason,
         vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
     },
     machine::{

@@ -22,7 +22,7 @@ use crate::core::{
         renewal::RenewalPlan,
         tick::{LeaseTick, Tick},
     },
-    view::lock_state::{LockState, LostReason},
+    view::{LockState, LostReason},
     vote::{MasterSet, Slot, quorum::Outcome, round::Round},
 };
 

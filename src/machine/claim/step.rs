@@ -9,7 +9,12 @@ use crate::{
             lease::{Lease, Ttl},
             tick::Tick,
         },
-        vote::{MasterSet, lists::Roster, quorum::Outcome, round::Round, votes::Votes},
+        vote::{
+            MasterSet,
+            quorum::{Outcome, Roster},
+            round::Round,
+            votes::Votes,
+        },
     },
     machine::{
         ClaimId, Now, RoundId, VotesTo,

@@ -13,7 +13,10 @@ use crate::core::{
         name::Token,
     },
     time::renewal::Renewal,
-    vote::{Failure, Refusal, SlotVote, Vote, lists::Roster, quorum::Quorum},
+    vote::{
+        Failure, Refusal, SlotVote, Vote,
+        quorum::{Quorum, Roster},
+    },
 };
 use crate::machine::{ClaimId, Machine, Now, VotesTo, fixture::session_config};
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use super::SessionConfig;
 use crate::{
     core::{
-        time::{Limits, NodeTimeout, round_trip::RoundTrip, tick::Tick},
+        time::{Limits, NodeTimeout, RoundTrip, tick::Tick},
         vote::Verb,
     },
     machine::out::Request,

@@ -22,12 +22,15 @@ use crate::{
             identity::Ticket,
         },
         restart::Sign,
-        vote::{MasterSet, Verb, lists::Roster, quorum::Quorum},
+        vote::{
+            MasterSet, Verb,
+            quorum::{Quorum, Roster},
+        },
     },
     driver::round_handle::RoundHandle,
     machine::{Machine, Now, RoundId, claim::step::Step, fixture::session_config, waiters::Topic},
     master::{HealthBoard, Shared},
-    observe::observer::LockObserver,
+    observe::LockObserver,
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);

@@ -19,7 +19,7 @@ use crate::{
         kind::script::ORIGIN,
         protocol::{command::Reply, native::NativeRelease},
         restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
-        view::health::DialRefusal,
+        view::DialRefusal,
         vote::server_error::ServerError,
     },
     machine::out::MasterEvent,
@@ -357,7 +357,7 @@ fn entry(map: &[u8], name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::lists::Membership;
+    use crate::core::vote::quorum::Membership;
 
     /// The error texts are those of Redis 6 and 7, and of Valkey.
     #[test]

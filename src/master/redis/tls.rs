@@ -181,7 +181,7 @@ impl Stream for TlsStream<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::view::health::DialRefusal;
+    use crate::core::view::DialRefusal;
 
     #[test]
     fn a_certificate_that_is_not_valid_yet_is_worth_a_wait() {
