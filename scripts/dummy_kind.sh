@@ -48,9 +48,9 @@ fails_with 'lua/dummy/describe.lua' tests
 mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
 fails_with 'Kind::Dummy, Verb::Acquire)' tests
-sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/protocol/table.rs
+sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/protocol/words.rs
 rows=tests/conformance/rows/dummy.rs
-fails_with "$rows" tests core::protocol::table
+fails_with "$rows" tests core::protocol::words
 echo 'use super::*;' >"$rows"
 tests core::kind::companion core::protocol::words master::redis::greeting core::view
 fails_with 'each_script_has_a_row' tests each_script_has_a_row

@@ -4,14 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     config_error::{ConfigError, shown},
-    protocol::{client_name::ClientName, name::KeyTemplate},
+    protocol::{identity::ClientName, name::KeyTemplate},
     restart::Quarantine,
     time::{
-        NodeTimeout,
+        Backoff, NodeTimeout,
         lease::{Drift, Ttl},
         renewal::Renewal,
     },
-    wait::pauses::Backoff,
 };
 
 /// The settings of a coordinator. Each was checked when it was set.

@@ -28,7 +28,7 @@ use crate::{
         config::Config,
         error::AcquireError,
         hash::hash,
-        protocol::{client_name::ClientName, command::Command, name::LockId},
+        protocol::{command::Command, identity::ClientName, name::LockId},
         time::tick::LeaseTick,
         view::MasterHealth,
         vote::{Verb, evidence::Obstacle, round::Round, votes::Votes},

@@ -17,11 +17,10 @@ use crate::core::{
     },
     restart::Quarantine,
     time::{
-        NodeTimeout,
+        Backoff, NodeTimeout,
         lease::{Drift, Ttl},
     },
     vote::{MasterSet, Refusal, Verb, Vote, round::Round},
-    wait::pauses::Backoff,
 };
 
 /// Returns the settings of a session with this node timeout.

@@ -26,9 +26,8 @@ use crate::{
     core::{
         kind::Kind,
         protocol::{
-            client_name::ClientName,
             command::{Action, Ballot, Command, Holding},
-            identity::Identity,
+            identity::{ClientName, Identity},
             name::{KeyTemplate, LockId, Token},
         },
         time::lease::{Drift, Ttl},

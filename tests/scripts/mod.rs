@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quorlock_memory::heart::{Keyspace, Reply, Script};
 
-use crate::core::protocol::table::fixture::scripts;
+use crate::core::protocol::words::fixture::scripts;
 
 mod candidates;
 mod common_cases;

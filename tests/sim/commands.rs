@@ -8,7 +8,7 @@ use crate::{
     Kind,
     core::{
         kind::script::{ORIGIN, Script},
-        protocol::table::fixture::scripts,
+        protocol::words::fixture::scripts,
         restart::ORIGIN_KEY,
         vote::{Slot, Verb},
     },
@@ -222,7 +222,7 @@ mod tests {
             Command,
             fixture::{command, fenced},
         },
-        table::fixture::verbs,
+        words::fixture::verbs,
     };
 
     /// Returns the words of a command as a server gets them.

@@ -24,7 +24,7 @@ use crate::{
         },
         restart::{DataLoss, Sign, quarantine_length},
         time::{
-            NodeTimeout,
+            Backoff, NodeTimeout,
             lease::{Drift, Ttl},
             tick::Tick,
         },
@@ -32,7 +32,6 @@ use crate::{
             MasterSet,
             quorum::{Outcome, Quorum, Roster},
         },
-        wait::pauses::Backoff,
     },
     machine::{
         ClaimId, Machine, Now,

@@ -3,7 +3,7 @@
 //!
 //! A kind is a row of [`kinds`]. Each row names a module with the particulars of the kind. The
 //! folder of the same name in `lua/` has the scripts of the kind. What each kind sends is in
-//! [`table`](super::protocol::table). All other code that has to know the kinds iterates over
+//! [`words`](super::protocol::words). All other code that has to know the kinds iterates over
 //! [`Kind::ALL`], and asks [`Kind::spec`].
 
 use std::{collections::BTreeSet, fmt, ptr};

@@ -1,6 +1,6 @@
 //! The commands that a master is asked to execute.
 //!
-//! [`table`](super::table) has the words of these commands, and [`reply`](super::reply) reads the
+//! [`words`](super::words) has the words of these commands, and [`reply`](super::reply) reads the
 //! replies.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use super::client_name::ClientName;
+use super::identity::ClientName;
 use crate::core::{hash::hash, time::lease::Ttl};
 
 /// What the name of a connection says about its program. Every connection to a Redis master has

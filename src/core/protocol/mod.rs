@@ -1,12 +1,9 @@
 //! What a client and a master say to each other about locks of any kind: names and identities,
 //! commands and their words, and the votes in replies.
 
-pub(crate) mod client_name;
 pub(crate) mod command;
 pub(crate) mod connection_name;
 pub(crate) mod identity;
 pub(crate) mod name;
-pub(crate) mod native;
 pub(crate) mod reply;
-pub(crate) mod table;
 pub(crate) mod words;

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::client_name::ClientName;
+use super::identity::ClientName;
 use crate::core::{
     config_error::ConfigError,
     kind::{

@@ -136,6 +136,59 @@ fn micros(took: Duration) -> u64 {
     took.min(MOST).as_micros() as u64
 }
 
+/// Random delays between two bounds. The delays grow with the number of failures.
+///
+/// Contenders that split the vote try again after different delays. So one of them can win the next
+/// round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Backoff {
+    least: Duration,
+    most: Duration,
+}
+
+impl Backoff {
+    /// The longest delay. A longer delay is probably a mistake in units.
+    const MOST: Duration = Duration::from_secs(60 * 60);
+
+    /// Creates a backoff if `0 < least <= most <= 1 h`. Otherwise returns `None`.
+    pub(crate) fn new(least: Duration, most: Duration) -> Option<Self> {
+        let is_range = !least.is_zero() && least <= most && most <= Self::MOST;
+        is_range.then_some(Self { least, most })
+    }
+
+    /// Creates a backoff from bounds that are known to be valid.
+    pub(crate) const fn between(least: Duration, most: Duration) -> Self {
+        Self { least, most }
+    }
+
+    pub(crate) fn least(self) -> Duration {
+        self.least
+    }
+
+    pub(crate) fn most(self) -> Duration {
+        self.most
+    }
+
+    /// Returns the delay after failure number `failures`, counted from 0. The delay lies between
+    /// `least` and a ceiling. The ceiling starts at `2 * least` and doubles with each failure, up
+    /// to `most`. `random` must be uniform over all of `u64`.
+    pub(crate) fn delay(self, failures: u32, random: u64) -> Duration {
+        let ceiling = self
+            .least
+            .saturating_mul(2u32.saturating_pow(failures.saturating_add(1)))
+            .min(self.most);
+        let spread = ceiling.saturating_sub(self.least).as_nanos();
+        let part = (spread * u128::from(random)) >> 64;
+        self.least.saturating_add(Duration::from_nanos(part as u64)) // at most `spread`
+    }
+
+    /// Returns a delay that is spread evenly over the whole range. `random` must be uniform over
+    /// all of `u64`.
+    pub(crate) fn spread(self, random: u64) -> Duration {
+        self.delay(u32::MAX, random)
+    }
+}
+
 /// What the log says about an outage: its first failure, and the success that ends it. For some
 /// time after a failure that was logged, new outages are not logged, because they could fill the
 /// log. Another rule decides what the log says about the connection to a master: see `Outage` in

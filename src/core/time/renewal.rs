@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{lease::Lease, tick::LeaseTick};
+use super::{Backoff, lease::Lease, tick::LeaseTick};
 
 /// A limit for the renewal of a lock, which [`Lock::renewal`](crate::Lock::renewal) and
 /// [`Builder::renewal`](crate::Builder::renewal) set. A lock is renewed only while its guard lives.
@@ -64,12 +64,12 @@ impl RenewalPlan {
         self.whole / 3 * 2
     }
 
-    /// Returns the shortest and the longest time after which a renewal is tried again.
-    fn retry(self) -> (Duration, Duration) {
+    /// Returns the times after which a renewal is tried again.
+    fn retry(self) -> Backoff {
         let least = self.least_retry;
         let retry = least.max(self.whole / 20);
         let latest = (retry * 3 / 2).min(self.ahead() / 2); // well before the end of a short lease
-        (least.max(retry / 2), least.max(latest))
+        Backoff::between(least.max(retry / 2), least.max(latest))
     }
 
     /// Returns this plan with the later end of the two plans.
@@ -95,21 +95,14 @@ impl RenewalPlan {
 
     /// Returns the longest time after which a renewal is tried again.
     pub(crate) fn longest_retry(self) -> Duration {
-        self.retry().1
+        self.retry().most()
     }
 
     /// Returns when to check on a renewal that was posted at `now`. `random` must be uniform over
     /// all of `u64`.
     pub(crate) fn look_again(self, now: LeaseTick, random: u64) -> LeaseTick {
-        let (least, most) = self.retry();
-        now + least + part(most.saturating_sub(least), random)
+        now + self.retry().spread(random)
     }
-}
-
-/// Returns a part of `most`. The part is uniform if `random` is uniform over all of `u64`.
-fn part(most: Duration, random: u64) -> Duration {
-    let nanos = (most.as_nanos() * u128::from(random)) >> 64;
-    Duration::from_nanos(nanos as u64).min(most)
 }
 
 #[cfg(test)]

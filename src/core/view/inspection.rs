@@ -4,7 +4,11 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
     kind::{Access, Kind},
-    protocol::{client_name::ClientName, identity::Ticket, name::LockId, reply},
+    protocol::{
+        identity::{ClientName, Ticket},
+        name::LockId,
+        reply,
+    },
     vote::{MasterSet, quorum::Quorum, votes::Votes},
 };
 

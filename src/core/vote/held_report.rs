@@ -1,21 +1,14 @@
 //! One master's report on a lock that other clients hold.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
 /// The report in [`Refusal::Held`](crate::Refusal::Held): what one master says of a lock that other
 /// clients hold on that master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldReport {
     remaining: Option<Duration>,
-    /// The owners, or `None` for a mutex. They are on the heap, so that a vote is small. A round
-    /// stores a vote for every master.
-    owned: Option<Arc<Owned>>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Owned {
-    /// The owners, each on a line of its own.
-    owners: String,
+    /// The owners, each on a line of its own, or `None` for a mutex.
+    owners: Option<String>,
     depth: u64,
     position: Option<u64>,
 }
@@ -24,7 +17,9 @@ impl HeldReport {
     pub(crate) fn mutex(remaining: Option<Duration>) -> Self {
         Self {
             remaining,
-            owned: None,
+            owners: None,
+            depth: 1,
+            position: None,
         }
     }
 
@@ -36,11 +31,9 @@ impl HeldReport {
     ) -> Self {
         Self {
             remaining,
-            owned: Some(Arc::new(Owned {
-                owners,
-                depth,
-                position,
-            })),
+            owners: Some(owners),
+            depth,
+            position,
         }
     }
 
@@ -54,23 +47,22 @@ impl HeldReport {
     /// master names at most five readers of a read-write lock, and at most five holders of a
     /// semaphore.
     pub fn owners(&self) -> impl Iterator<Item = &str> {
-        let owned = self.owned.iter();
-        owned.flat_map(|owned| owned.owners.split('\n'))
+        self.owners.iter().flat_map(|owners| owners.split('\n'))
     }
 
     pub(in crate::core) fn has_owner(&self) -> bool {
-        self.owned.is_some()
+        self.owners.is_some()
     }
 
     /// Returns how many times the first owner has acquired the lock. 1 for a mutex.
     pub fn depth(&self) -> u64 {
-        self.owned.as_ref().map_or(1, |owned| owned.depth)
+        self.depth
     }
 
     /// Returns the position of this client in the master's queue for the lock, starting at 1.
     /// `None` if the client is not in a queue.
     pub fn position(&self) -> Option<u64> {
-        self.owned.as_ref()?.position
+        self.position
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use super::{
     history::History,
-    pauses::{Backoff, Met, Pace, Pauses, Wait},
+    pauses::{Met, Pace, Pauses, Wait},
 };
+use crate::core::time::Backoff;
 use crate::core::{
     time::tick::LeaseTick,
     vote::{MasterSet, evidence::Obstacle},

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use super::pauses::{Backoff, Pace, Pauses, Wait};
+use super::pauses::{Pace, Pauses, Wait};
+use crate::core::time::Backoff;
 use crate::core::{
     protocol::identity::QueueOptions,
     time::tick::LeaseTick,

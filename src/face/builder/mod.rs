@@ -10,7 +10,7 @@ use crate::{
     core::{
         config::{self, Config},
         config_error::ConfigError,
-        protocol::{client_name::ClientName, connection_name::ListsId, name::KeyTemplate},
+        protocol::{connection_name::ListsId, identity::ClientName, name::KeyTemplate},
         restart::Quarantine,
         time::{
             NodeTimeout,

@@ -10,15 +10,15 @@ use crate::{
         config::Config,
         config_error::ConfigError,
         protocol::{
-            client_name::ClientName,
             connection_name::{ConnectionName, ListsId},
+            identity::ClientName,
         },
         restart::quarantine_length,
+        time::Backoff,
         vote::{
             MasterSet,
             quorum::{Membership, Quorum, Roster},
         },
-        wait::pauses::Backoff,
     },
     driver::context::{Context, Owners},
     face::coordinator::Coordinator,

@@ -18,9 +18,8 @@ use super::{
 };
 use crate::core::{
     restart::{DataLoss, Quarantine},
-    time::{NodeTimeout, rounded, tick::Tick},
+    time::{Backoff, NodeTimeout, rounded, tick::Tick},
     vote::{Failure, SlotVote, Vote, server_error::ServerError},
-    wait::pauses::Backoff,
 };
 
 pub(crate) mod link;

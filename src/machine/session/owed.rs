@@ -4,7 +4,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use super::Cx;
 use crate::{
-    core::{time::tick::Tick, wait::pauses::Backoff},
+    core::time::{Backoff, tick::Tick},
     machine::out::Request,
 };
 

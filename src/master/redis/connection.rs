@@ -23,7 +23,7 @@ use crate::{
     clock,
     core::{
         kind::script::Script,
-        protocol::{command::Reply, native::NativeRelease},
+        protocol::{command::Reply, words::NativeRelease},
         time::tick::Tick,
         vote::server_error::ServerError,
     },

@@ -17,7 +17,7 @@ use crate::{
     clock,
     core::{
         kind::script::ORIGIN,
-        protocol::{command::Reply, native::NativeRelease},
+        protocol::{command::Reply, words::NativeRelease},
         restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
         view::DialRefusal,
         vote::server_error::ServerError,

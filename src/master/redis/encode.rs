@@ -5,7 +5,10 @@ use smallvec::SmallVec;
 use crate::{
     core::{
         kind::script::Script,
-        protocol::{command::Command, native::NativeRelease, words::decimal},
+        protocol::{
+            command::Command,
+            words::{NativeRelease, decimal},
+        },
     },
     machine::out::Encoded,
 };

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::{check, check_on, native_subjects, step::Step};
 use crate::core::{
     kind::kinds,
-    protocol::{command::Ballot, table::fixture::scripts},
+    protocol::{command::Ballot, words::fixture::scripts},
 };
 
 macro_rules! mount {

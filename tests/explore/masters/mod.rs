@@ -17,7 +17,7 @@ use self::{
 use super::search::Mix;
 use crate::core::{
     kind::Kind,
-    protocol::{command::fixture, name::LockId, table::fixture::scripts},
+    protocol::{command::fixture, name::LockId, words::fixture::scripts},
 };
 
 mod call;
