@@ -511,11 +511,6 @@ mod tests {
     }
 
     #[test]
-    fn a_master_that_granted_or_may_have_executed_may_have_the_key() {
-        assert_eq!(five("ghfu").may_have_key(), [0, 2, 4].into_iter().collect());
-    }
-
-    #[test]
     fn after_a_split_vote_no_one_holds_the_lock_for_sure() {
         for (owners, for_sure) in [
             ("aaa", true),

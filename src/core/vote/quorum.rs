@@ -379,16 +379,14 @@ mod tests {
     }
 
     /// Returns the outcome of a count with one letter for the answer of each master: `n` is no, `y`
-    /// is yes, a digit is yes to that slot, and `-` is no answer yet. Masters beyond the text have
-    /// not answered.
+    /// is yes, and `-` is no answer yet.
     fn verdict_of(quorum: &Quorum, answers: &str) -> Outcome {
         let at = |wanted: char| {
             let answers = answers.chars().enumerate();
             let wanted = answers.filter(|(_, answer)| *answer == wanted);
             wanted.map(|(master, _)| master).collect::<MasterSet>()
         };
-        let later = MasterSet::ALL - (0..answers.len()).collect();
-        quorum.verdict("y123456789".chars().map(at), at('-') | later)
+        quorum.verdict([at('y')].into_iter(), at('-'))
     }
 
     #[test]
@@ -407,32 +405,6 @@ mod tests {
         );
         assert!((set - set).is_empty() && !set.is_empty());
         assert!(set.iter().eq([0, 1, 2, 63]));
-    }
-
-    #[test]
-    fn verdict_table() {
-        use Outcome::{NoMajority, Pending, Won};
-        for (masters, answers, verdict) in [
-            (1, "y", Won),
-            (1, "n", NoMajority),
-            (2, "y", Pending), // half of the masters are not enough
-            (2, "n", NoMajority),
-            (3, "yy", Won),
-            (3, "yn", Pending),
-            (3, "ynn", NoMajority),
-            (4, "yy", Pending),
-            (4, "nn", NoMajority), // the other two of four are no majority
-            (5, "yy", Pending),
-            (5, "yynn", Pending),
-            (5, "yyy", Won),
-            (5, "nnn", NoMajority),
-        ] {
-            assert_eq!(
-                verdict_of(&Quorum::of(masters), answers),
-                verdict,
-                "{masters} {answers}"
-            );
-        }
     }
 
     #[test]
@@ -460,54 +432,6 @@ mod tests {
         assert_eq!((shared.masters().len(), shared.size()), (7, 3));
     }
 
-    #[test]
-    fn grants_count_by_slot() {
-        use Outcome::{NoMajority, Pending, Won};
-        let (three, five) = (Quorum::of(3), Quorum::of(5));
-        let two = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
-        for (quorum, answers, verdict) in [
-            (&three, "11", Won),
-            (&three, "12", Pending),
-            (&three, "122", Won),
-            (&three, "123", NoMajority), // all granted, but different slots
-            (&three, "12n", NoMajority),
-            (&three, "1-2", Pending),
-            (&five, "1122", Pending),
-            (&five, "11223", NoMajority),
-            (&five, "1234", NoMajority), // no slot can get three grants
-            (&five, "123", Pending),
-            (&five, "nn12", NoMajority),
-            (&five, "nn1", Pending),
-            (&two, "11-11-", Won),
-            (&two, "11-22-", NoMajority), // each set has a majority for a different slot
-            (&two, "11-2--", Pending),
-            (&two, "11-2-2", NoMajority),
-            (&two, "11-2n-", NoMajority),
-            (&two, "12-11-", Pending),
-            (&two, "122122", Won),
-            (&two, "123---", NoMajority),
-        ] {
-            assert_eq!(verdict_of(quorum, answers), verdict, "{answers}");
-        }
-    }
-
-    #[test]
-    fn a_value_counts_when_a_majority_reaches_it() {
-        let two = Quorum::of_sets(&[set(&[0, 1, 2]), set(&[3, 4, 5])]);
-        for (quorum, values, every, any) in [
-            (Quorum::of(3), "7-5", Some('7'), Some('7')),
-            (Quorum::of(3), "7--", None, None),
-            (Quorum::of(3), "795", Some('7'), Some('7')),
-            (Quorum::of(4), "795-", Some('9'), Some('9')),
-            (two.clone(), "123456", Some('5'), Some('2')),
-            (two, "1234--", None, Some('2')),
-        ] {
-            let value = |master| values.chars().nth(master).filter(|value| *value != '-');
-            let found = (quorum.least_of_every(value), quorum.least_of_any(value));
-            assert_eq!(found, (every, any), "{values}");
-        }
-    }
-
     fn any_masters() -> impl Strategy<Value = MasterSet> {
         prop::collection::vec(0..12usize, 0..=12).prop_map(|masters| set(&masters))
     }
@@ -518,12 +442,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn two_majorities_share_a_master(masters in 1..=64usize) {
-            prop_assert!(2 * majority(masters) > masters);
-            prop_assert!(2 * (majority(masters) - 1) <= masters); // one less is not enough
-        }
-
         #[test]
         fn one_set_counts_as_a_plain_majority(
             answers in prop::collection::vec(any::<Option<bool>>(), 1..=MasterSet::MOST),
@@ -585,23 +503,6 @@ mod tests {
                 prop_assert_eq!(quorum.has_majority_of_every_set(reached(at)), is_reached(every));
                 prop_assert_eq!(quorum.has_majority_of_any_set(reached(at)), is_reached(any));
             }
-        }
-
-        #[test]
-        fn a_complete_count_is_decided_and_a_decision_stands(
-            quorum in any_quorum(), order in Just((0..12usize).collect::<Vec<_>>()).prop_shuffle(),
-            answers in any_masters(),
-        ) {
-            let (mut yes, mut no) = (MasterSet::NONE, MasterSet::NONE);
-            let mut decided = Outcome::Pending;
-            for master in order {
-                let said = if answers.contains(master) { &mut yes } else { &mut no };
-                said.insert(master);
-                let verdict = quorum.verdict([yes].into_iter(), MasterSet::ALL - yes - no);
-                prop_assert!(decided == Outcome::Pending || verdict == decided);
-                decided = verdict;
-            }
-            prop_assert!(decided != Outcome::Pending);
         }
 
         #[test]
