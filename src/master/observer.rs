@@ -18,12 +18,12 @@ use crate::{
 
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct MasterObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,
     address: Arc<str>,
-    votes: Arc<By<Counter>>,
+    votes: By<Counter>,
     reconnects: Counter,
     quarantines: Counter,
     can_vote: Gauge,
@@ -37,7 +37,7 @@ impl MasterObserver {
         let labels = |more: &[_]| [&[("master", &*address)], more, own.as_slice()].concat();
         let votes = |outcome| counter(names::VOTES, &labels(&[("outcome", outcome)]));
         Self {
-            votes: Arc::new(By::new(OUTCOMES, votes)),
+            votes: By::new(OUTCOMES, votes),
             reconnects: counter(names::RECONNECTS, &labels(&[])),
             quarantines: counter(names::QUARANTINES, &labels(&[])),
             can_vote: gauge(

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{
     connect_error::ConnectError,
-    redis::{self, Greeter, MasterStream, Wire},
+    redis::{self, MasterStream, Wire},
     shared::Shared,
     supervisor::supervise,
 };
@@ -303,8 +303,8 @@ impl MasterSpec {
     ) -> Result<MasterStream, ConnectError> {
         self.usable_address().map_err(ConnectError::BadMaster)?;
         let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;
-        let greeter = Greeter::new(endpoint, name.to_owned(), limit);
-        Ok(greeter.in_time(greeter.log_in()).await?.into())
+        let dialer = redis::Dialer::new(endpoint, name.to_owned(), limit);
+        Ok(dialer.connect().await?.into())
     }
 
     /// Returns the supervisor of this master in `machine`. `master` is the number of the master, and

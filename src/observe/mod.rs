@@ -30,19 +30,53 @@ use crate::{
 pub(crate) struct LockObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,
-    metrics: LockMetrics,
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
+    // If a metric is about locks, its first label is the kind of lock.
+    waits: By<By<Histogram>>,
+    holds: By<By<Histogram>>,
+    losses: By<By<Counter>>,
+    waiters: By<Gauge>,
+    guards: By<Gauge>,
+    round_times: By<Histogram>,
+    rounds: By<By<Counter>>,
+    renewals: By<Counter>,
 }
 
 impl LockObserver {
     /// Registers the metrics.
     pub(crate) fn new(label: Option<Arc<str>>) -> Self {
+        let kinds = &Kind::ALL.map(Kind::word);
         Self {
             label,
-            metrics: LockMetrics::register(),
             no_quorum: Mutex::default(),
+            waits: By::new(kinds, |kind| {
+                By::new(WAITS, |outcome| {
+                    histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
+                })
+            }),
+            holds: By::new(kinds, |kind| {
+                By::new(ENDS, |end| {
+                    histogram(names::HOLD, &[("kind", kind), ("end", end)])
+                })
+            }),
+            losses: By::new(kinds, |kind| {
+                By::new(REASONS, |reason| {
+                    counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
+                })
+            }),
+            waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
+            guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
+            round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
+            rounds: By::new(VERBS, |verb| {
+                By::new(ROUNDS, |outcome| {
+                    counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
+                })
+            }),
+            renewals: By::new(RENEWALS, |outcome| {
+                counter(names::RENEWALS, &[("outcome", outcome)])
+            }),
         }
     }
 
@@ -68,7 +102,7 @@ impl LockObserver {
                     LostReason::Expired | LostReason::Ended => "expired",
                     LostReason::RenewalLimit => "renewal_limit",
                 };
-                if let Some(losses) = self.metrics.losses.at_both(lock.kind().word(), reason) {
+                if let Some(losses) = self.losses.at_both(lock.kind().word(), reason) {
                     losses.increment(1);
                 }
                 self.end_hold(&lock, &hold, LOST);
@@ -94,7 +128,7 @@ impl LockObserver {
 
     /// Counts a renewal that was decided, and records that in its span.
     pub(crate) fn renewal_decided(&self, outcome: &'static str, span: Option<Arc<Span>>) {
-        if let Some(renewals) = self.metrics.renewals.at(outcome) {
+        if let Some(renewals) = self.renewals.at(outcome) {
             renewals.increment(1);
         }
         if let Some(span) = span {
@@ -127,7 +161,7 @@ impl LockObserver {
 
     /// Records that a call to acquire `lock`, which began at `since`, is over.
     pub(crate) fn record_call(&self, lock: &LockId, since: Option<Tick>, outcome: &str) {
-        let waits = self.metrics.waits.at_both(lock.kind().word(), outcome);
+        let waits = self.waits.at_both(lock.kind().word(), outcome);
         record_since(since, waits);
     }
 
@@ -170,7 +204,7 @@ impl LockObserver {
     /// lock was released, also logs that.
     fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
         let name = lock.name();
-        let holds = self.metrics.holds.at_both(lock.kind().word(), end);
+        let holds = self.holds.at_both(lock.kind().word(), end);
         record_since(hold.since, holds);
         if let Some(span) = &hold.span {
             span.record("end", end);
@@ -207,23 +241,23 @@ impl LockObserver {
             Outcome::TooLate => "too_late",
             Outcome::Won => "won",
         };
-        if let Some(times) = self.metrics.round_times.at(verb) {
+        if let Some(times) = self.round_times.at(verb) {
             times.record(time.as_secs_f64());
         }
-        if let Some(rounds) = self.metrics.rounds.at_both(verb, outcome) {
+        if let Some(rounds) = self.rounds.at_both(verb, outcome) {
             rounds.increment(1);
         }
     }
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
-        let waiters = self.metrics.waiters.at(lock.kind().word());
+        let waiters = self.waiters.at(lock.kind().word());
         waiters.map(Counted::new)
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
     pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
-        let guards = self.metrics.guards.at(lock.kind().word());
+        let guards = self.guards.at(lock.kind().word());
         guards.map(Counted::new)
     }
 
@@ -259,54 +293,6 @@ impl LockObserver {
         if ends {
             let label = self.label.as_deref();
             info!(target: LOCK, label, "quorum again: locks can be acquired");
-        }
-    }
-}
-
-/// The metrics of a coordinator about its locks and rounds. If a metric is about locks, its first
-/// label is the kind of lock.
-#[derive(Debug)]
-struct LockMetrics {
-    waits: By<By<Histogram>>,
-    holds: By<By<Histogram>>,
-    losses: By<By<Counter>>,
-    waiters: By<Gauge>,
-    guards: By<Gauge>,
-    round_times: By<Histogram>,
-    rounds: By<By<Counter>>,
-    renewals: By<Counter>,
-}
-
-impl LockMetrics {
-    fn register() -> Self {
-        let kinds = &Kind::ALL.map(Kind::word);
-        Self {
-            waits: By::new(kinds, |kind| {
-                By::new(WAITS, |outcome| {
-                    histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
-                })
-            }),
-            holds: By::new(kinds, |kind| {
-                By::new(ENDS, |end| {
-                    histogram(names::HOLD, &[("kind", kind), ("end", end)])
-                })
-            }),
-            losses: By::new(kinds, |kind| {
-                By::new(REASONS, |reason| {
-                    counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
-                })
-            }),
-            waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
-            guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
-            round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
-            rounds: By::new(VERBS, |verb| {
-                By::new(ROUNDS, |outcome| {
-                    counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
-                })
-            }),
-            renewals: By::new(RENEWALS, |outcome| {
-                counter(names::RENEWALS, &[("outcome", outcome)])
-            }),
         }
     }
 }

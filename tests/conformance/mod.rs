@@ -26,7 +26,7 @@ use crate::{
     core::{
         kind::Kind,
         protocol::{
-            command::{Action, Ballot, Command, Holding},
+            command::{Action, Command, Holding},
             identity::{ClientName, Identity},
             name::{KeyTemplate, LockId, Token},
         },
@@ -255,16 +255,15 @@ impl Subject {
     /// Sends a command. Returns the vote and the messages that were published.
     async fn answer(&mut self, key: &str, command: &RowCommand) -> String {
         self.store.listen(key).await;
-        let ballot = command.ballot.map(|off| Ballot {
-            counter: step::lock_id(command.kind, key).counter(),
-            candidate: self.began.saturating_add_signed(off),
-        });
+        let candidate = command
+            .ballot
+            .map(|off| self.began.saturating_add_signed(off));
         let sent = if command.verb == Verb::Break {
             let holders = self.holder(key, command).await.into();
             let lock_id = step::lock_id(command.kind, key);
             Command::new(&lock_id, Action::Break(holders))
         } else {
-            command.command(key, ballot)
+            command.command(key, candidate)
         };
         let (vote, note) = answered(self.post(sent)).await;
         let answer = match &vote {

@@ -92,14 +92,14 @@ impl RowCommand {
         }
     }
 
-    pub(super) fn command(&self, key: &str, ballot: Option<Ballot>) -> Command {
+    pub(super) fn command(&self, key: &str, candidate: Option<u64>) -> Command {
         let lock_id = &lock_id(self.kind, key).with_permits(self.permits);
         let holding = Holding {
             by: self.identity(),
             depth: self.depth,
             access: self.access,
             slot: Slot::new(self.slot),
-            ballot,
+            candidate,
         };
         let ttl = checked(self.ttl);
         let (queue, was_won) = (self.queue, self.was_won);

@@ -19,7 +19,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         depth: 1,
         access: crate::Access::Exclusive,
         slot: None,
-        ballot: None,
+        candidate: None,
     };
     let ttl = step::checked(seconds(40));
     let queue = Some(queue);

@@ -18,7 +18,7 @@ use crate::{
     core::{
         kind::Access,
         protocol::{
-            command::{Ballot, Holding},
+            command::Holding,
             identity::{Identity, OwnerAttempt, Ticket},
             name::{KeyTemplate, Token},
         },
@@ -412,16 +412,13 @@ impl Run {
             true => Access::Shared,
             false => Access::Exclusive,
         };
-        let ballot = self.random.is_one_in(2).then(|| Ballot {
-            counter: lock_id.counter(),
-            candidate: time,
-        });
+        let candidate = self.random.is_one_in(2).then_some(time);
         let holding = Holding {
             by,
             depth: 1,
             access,
             slot: None,
-            ballot,
+            candidate,
         };
         let asked = match self.random.is_one_in(4) {
             true => MasterSet::only(self.random.index(self.servers.len())),

@@ -9,69 +9,55 @@ pub(crate) struct Companion {
     /// The purpose. If the companion is a key, the crate `quorlock-check` uses this word for the
     /// right to that key.
     pub(crate) name: &'static str,
-    form: Form,
-}
-
-#[derive(Debug)]
-enum Form {
-    /// A channel with Redisson's name for it. Two keys such as `a` and `{a}` share a channel. This
-    /// is harmless, because messages are only hints.
-    Channel,
-    Key {
-        /// Letters that put the companion key into the same hash slot as the lock's key. With them,
-        /// the CRC16 of the text before the lock's key is 0. This text is `quorlock:`, the name, a
-        /// colon, the letters and another colon.
-        neutral: &'static str,
-        /// The type, as the command `TYPE` names it.
-        of_type: &'static str,
-    },
+    /// For a key: letters that put the companion key into the same hash slot as the lock's key, and
+    /// the type, as the command `TYPE` names it. With the letters, the CRC16 of the text before the
+    /// lock's key is 0. This text is `quorlock:`, the name, a colon, the letters and another colon.
+    ///
+    /// `None` for a channel with Redisson's name for it. Two keys such as `a` and `{a}` share a
+    /// channel. This is harmless, because messages are only hints.
+    key: Option<(&'static str, &'static str)>,
 }
 
 /// The channel on which the release of a reentrant lock is published, for the waiters of Redisson.
-pub(crate) static CHANNEL: Companion = Companion::channel("redisson_lock__channel");
+pub(crate) static CHANNEL: Companion = Companion {
+    name: "redisson_lock__channel",
+    key: None,
+};
 /// The times at which the waiters in the queues of a lock count as dead.
 pub(in crate::core) static DEADLINES: Companion = Companion::key("deadlines", "cbha", "zset");
 /// The counter for fencing tokens. Every lock may have one.
 pub(crate) static FENCE: Companion = Companion::key("fence", "maui", "string");
 
 impl Companion {
-    const fn channel(name: &'static str) -> Self {
-        let form = Form::Channel;
-        Self { name, form }
-    }
-
     /// Returns a key that the crate keeps. `of_type` is `string` or `zset`.
     pub(in crate::core) const fn key(
         name: &'static str,
         neutral: &'static str,
         of_type: &'static str,
     ) -> Self {
-        let form = Form::Key { neutral, of_type };
-        Self { name, form }
+        let key = Some((neutral, of_type));
+        Self { name, key }
     }
 
     /// Returns the type of the key, as the command `TYPE` names it. `None` for a channel.
     pub(crate) fn of_type(&self) -> Option<&'static str> {
-        match self.form {
-            Form::Channel => None,
-            Form::Key { of_type, .. } => Some(of_type),
-        }
+        self.key.map(|(_, of_type)| of_type)
     }
 
     /// Returns the companion of `key`, the key of a lock. A cluster gives both the same hash slot.
     /// Different keys of locks have different companion keys.
     fn text(&self, key: &str) -> String {
         let name = self.name;
-        match self.form {
-            Form::Channel if key.contains('{') => format!("{name}:{key}"),
-            Form::Channel => format!("{name}:{{{key}}}"),
-            Form::Key { .. } if has_hash_tag(key) => format!("{RESERVED}{name}::{key}"),
+        match self.key {
+            None if key.contains('{') => format!("{name}:{key}"),
+            None => format!("{name}:{{{key}}}"),
+            Some(_) if has_hash_tag(key) => format!("{RESERVED}{name}::{key}"),
             // If the key stood in braces, the hash tag would end at its first `}`. Without braces,
             // a cluster hashes the whole companion key.
-            Form::Key { neutral, .. } if key.contains('}') => {
+            Some((neutral, _)) if key.contains('}') => {
                 format!("{RESERVED}{name}:{neutral}:{key}")
             }
-            Form::Key { .. } => format!("{RESERVED}{name}:{{{key}}}"),
+            Some(_) => format!("{RESERVED}{name}:{{{key}}}"),
         }
     }
 }
@@ -90,28 +76,16 @@ fn has_hash_tag(key: &str) -> bool {
 /// The texts of the companions of one lock. Few locks need companions, so each text is made when it
 /// is first needed. The texts are a linked list, so a lock can have any number of them.
 #[derive(Default)]
-pub(in crate::core) struct Companions(OnceLock<Box<Made>>);
-
-struct Made {
-    companion: &'static Companion,
-    text: String,
-    others: Companions,
-}
+pub(in crate::core) struct Companions(OnceLock<Box<(&'static Companion, String, Self)>>);
 
 impl Companions {
     /// Returns the text of `companion` for the lock with this key.
     pub(in crate::core) fn text(&self, companion: &'static Companion, key: &str) -> &str {
-        let made = self.0.get_or_init(|| {
-            Box::new(Made {
-                companion,
-                text: companion.text(key),
-                others: Self::default(),
-            })
-        });
-        if ptr::eq(made.companion, companion) {
-            &made.text
-        } else {
-            made.others.text(companion, key)
+        let make = || Box::new((companion, companion.text(key), Self::default()));
+        let (made, text, others) = &**self.0.get_or_init(make);
+        match ptr::eq(*made, companion) {
+            true => text,
+            false => others.text(companion, key),
         }
     }
 }
@@ -184,9 +158,9 @@ mod tests {
     /// If this test fails, its message has letters that fit.
     #[test]
     fn the_letters_make_the_checksum_0() {
-        for Companion { name, form } in kind::companion_keys() {
+        for Companion { name, key } in kind::companion_keys() {
             let is_neutral = |letters: &str| crc16(&format!("quorlock:{name}:{letters}:")) == 0;
-            let Form::Key { neutral, .. } = form else {
+            let Some((neutral, _)) = key else {
                 panic!("{name} is no key");
             };
             let all = (0..26_u32.pow(4)).map(|number| {

@@ -6,8 +6,8 @@ use super::{Kind, script::lua};
 /// fencing tokens. Without all of them, no guard of the lock can be kept or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    kind: Kind,
-    is_fenced: bool,
+    pub(crate) kind: Kind,
+    pub(crate) is_fenced: bool,
 }
 
 impl Rights {
@@ -18,14 +18,6 @@ impl Rights {
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of_kind = |kind| [false, true].map(|is_fenced| Self::of(kind, is_fenced));
         Kind::ALL.into_iter().flat_map(of_kind)
-    }
-
-    pub(crate) fn kind(self) -> Kind {
-        self.kind
-    }
-
-    pub(crate) fn is_fenced(self) -> bool {
-        self.is_fenced
     }
 
     /// Returns a number of its own for each value.

@@ -40,19 +40,10 @@ pub(crate) struct Holding {
     /// The slot that a master has granted. `None` if the lock has no slots, or if the master may
     /// choose the slot.
     pub(crate) slot: Option<Slot>,
-    /// The candidate for the fencing token of a fenced lock.
-    pub(crate) ballot: Option<Ballot>,
-}
-
-/// The counter of a fenced lock, and the candidate that an attempt offers for its fencing token.
-/// The rule by which a master accepts or refuses a candidate is in `lua/shared/ballot.lua`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Ballot {
-    /// The key of the counter on the masters.
-    pub(crate) counter: Arc<str>,
-    /// The number that the attempt offers. It is close to the microseconds since 1970, and below
-    /// 2^53. It becomes the token if a majority of masters accept it.
-    pub(crate) candidate: u64,
+    /// The candidate for the fencing token of a fenced lock. It is close to the microseconds since
+    /// 1970, and below 2^53. It becomes the token if a majority of masters accept it. The rule by
+    /// which a master accepts or refuses a candidate is in `lua/shared/ballot.lua`.
+    pub(crate) candidate: Option<u64>,
 }
 
 /// The largest number of further ballots in an attempt. Each further ballot is a round with another
@@ -135,12 +126,9 @@ impl Command {
         self.holding().map(|holding| &holding.by)
     }
 
-    pub(in crate::core) fn ballot(&self) -> Option<&Ballot> {
-        self.holding()?.ballot.as_ref()
-    }
-
     pub(in crate::core) fn is_fenced(&self) -> bool {
-        self.ballot().is_some()
+        self.holding()
+            .is_some_and(|holding| holding.candidate.is_some())
     }
 
     /// Returns whether this command takes the lock or puts it back.
@@ -193,11 +181,8 @@ pub(crate) mod fixture {
     /// Returns the same command as [`command`], but for a fenced lock.
     pub(crate) fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
         let lock_id = lock_id(kind, "r");
-        let ballot = Ballot {
-            counter: lock_id.counter(),
-            candidate: 1_770_000_000_000_001, // more digits than `tostring` in Lua prints
-        };
-        of(&lock_id, verb, holding(kind, depth, Some(ballot)))
+        let candidate = 1_770_000_000_000_001; // more digits than `tostring` in Lua prints
+        of(&lock_id, verb, holding(kind, depth, Some(candidate)))
     }
 
     pub(crate) fn lock_id(kind: Kind, name: &str) -> LockId {
@@ -205,7 +190,7 @@ pub(crate) mod fixture {
         names.lock_id(kind, name.into()).unwrap()
     }
 
-    pub(crate) fn holding(kind: Kind, depth: u32, ballot: Option<Ballot>) -> Holding {
+    pub(crate) fn holding(kind: Kind, depth: u32, candidate: Option<u64>) -> Holding {
         let by = if kind.has_owner() {
             Identity::Owner(OwnerAttempt {
                 owner: "u:1".into(),
@@ -220,7 +205,7 @@ pub(crate) mod fixture {
             depth,
             access: Access::Exclusive,
             slot: None,
-            ballot,
+            candidate,
         }
     }
 

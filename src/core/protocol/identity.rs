@@ -141,18 +141,14 @@ impl ClientName {
         let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
         (is_number && is_name(name)).then_some(name)
     }
-
-    /// Returns the client name that a master reports for a mutex. `reported` is empty if the mutex
-    /// has none.
-    pub(crate) fn of_mutex(reported: &str) -> Option<&str> {
-        is_name(reported).then_some(reported)
-    }
 }
 
 /// The length of a UUID.
 const UUID: usize = 36;
 
-fn is_name(text: &str) -> bool {
+/// Returns whether `text` can be a client name. A master reports an empty text for a mutex without
+/// one.
+pub(in crate::core) fn is_name(text: &str) -> bool {
     let is_length = (1..=ClientName::MOST).contains(&text.len());
     is_length && text.bytes().all(|letter| letter.is_ascii_graphic())
 }
@@ -231,13 +227,6 @@ mod tests {
             (String::new(), None),
         ] {
             assert_eq!(ClientName::of_owner(&id), name, "{id}");
-        }
-    }
-
-    #[test]
-    fn a_master_may_report_no_name_of_a_mutex() {
-        for (reported, name) in [("web-3/812", Some("web-3/812")), ("", None), ("a b", None)] {
-            assert_eq!(ClientName::of_mutex(reported), name, "{reported}");
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::core::{
     config_error::ConfigError,
     kind::{
         Kind,
-        companion::{Companion, Companions, FENCE, RESERVED},
+        companion::{Companion, Companions, RESERVED},
         companion_keys,
     },
 };
@@ -102,8 +102,9 @@ impl LockId {
     }
 
     /// Returns the key of the counter for fencing tokens.
+    #[cfg(test)]
     pub(crate) fn counter(&self) -> Arc<str> {
-        self.companion(&FENCE).into()
+        self.companion(&crate::core::kind::companion::FENCE).into()
     }
 }
 

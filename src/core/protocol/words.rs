@@ -13,7 +13,6 @@ use crate::core::{
         self, Kind,
         companion::{CHANNEL, Companion, FENCE},
         fair, mutex, read_write, reentrant,
-        rights::Rights,
         script::{BREAK, INSPECT, Script},
         semaphore,
     },
@@ -93,7 +92,7 @@ impl Command {
     /// Returns the keys that a probe names to try the rights to them.
     fn tried_keys(&self) -> &'static [&'static Companion] {
         self.tries
-            .map_or(&[], |rights| rights.kind().spec().companions)
+            .map_or(&[], |rights| rights.kind.spec().companions)
     }
 
     /// Returns whether this command is a SET, which needs no script.
@@ -184,11 +183,9 @@ impl Words<'_> {
         let companions = self.companions.iter();
         let companions = companions.map(|companion| lock_id.companion(companion));
         let mut arguments = self.words.iter();
-        let has_ballot = arguments.any(|word| matches!(word, Ballot));
-        let ballot = self.command.ballot().filter(|_| has_ballot);
-        let counter = ballot.map(|ballot| &*ballot.counter);
-        let is_tried = self.command.tries.is_some_and(Rights::is_fenced);
-        let counter = counter.or_else(|| is_tried.then(|| lock_id.companion(&FENCE)));
+        let has_ballot = arguments.any(|word| matches!(word, Ballot)) && self.command.is_fenced();
+        let has_counter = has_ballot || self.command.tries.is_some_and(|rights| rights.is_fenced);
+        let counter = has_counter.then(|| lock_id.companion(&FENCE));
         let keys = iter::once(&**lock_id.key()).chain(companions);
         let count = 1 + self.companions.len() + usize::from(counter.is_some());
         (count, keys.chain(counter))
@@ -244,7 +241,7 @@ impl Words<'_> {
 
     fn of_holding(&self, word: Word, holding: &Holding, mut each: impl FnMut(&[u8])) {
         let mut number = |number| each(decimal(number, &mut [0; 20]));
-        match (word, &holding.by, &holding.ballot) {
+        match (word, &holding.by, holding.candidate) {
             (Access, ..) => each(match holding.access {
                 kind::Access::Exclusive => b"write",
                 kind::Access::Shared => b"read",
@@ -259,8 +256,8 @@ impl Words<'_> {
             (Ticket, by, _) => {
                 each(by.ticket().map_or("", |ticket| ticket.as_str()).as_bytes());
             }
-            (Ballot, _, Some(ballot)) => {
-                number(ballot.candidate);
+            (Ballot, _, Some(candidate)) => {
+                number(candidate);
                 match self.command.verb() {
                     Verb::Acquire => number(CLOCK_WINDOW.as_micros() as u64),
                     // The candidate may have been accepted long ago, so masters do not compare it

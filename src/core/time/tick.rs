@@ -1,34 +1,27 @@
 //! Times as numbers of nanoseconds. `Instant` and `Duration` cost several times as much.
 
-use std::{marker::PhantomData, ops::Add, time::Duration};
+use std::{ops::Add, time::Duration};
 
-/// A time on one clock: the number of nanoseconds since [`ORIGIN`](Self::ORIGIN) before the first
+/// A time on one of two clocks: the number of nanoseconds since [`ORIGIN`](Self::ORIGIN) before the first
 /// look at the clock. The arithmetic saturates. There is no subtraction, because a remainder that
 /// wraps around would be an endless lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Time<C>(u64, PhantomData<C>);
+pub(crate) struct Time<const IS_OF_LEASES: bool>(u64);
 
-/// The monotonic clock, which stands still while the machine is suspended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Monotonic {}
+/// A time on the monotonic clock, which stands still while the machine is suspended.
+pub(crate) type Tick = Time<false>;
 
-/// The clock of leases: the monotonic clock plus the time for which the machine was suspended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Leases {}
+/// A time on the clock of leases: the monotonic clock plus the time for which the machine was
+/// suspended.
+pub(crate) type LeaseTick = Time<true>;
 
-/// A time on the monotonic clock.
-pub(crate) type Tick = Time<Monotonic>;
-
-/// A time on the clock of leases.
-pub(crate) type LeaseTick = Time<Leases>;
-
-impl<C: Copy> Time<C> {
+impl<const C: bool> Time<C> {
     /// The time of the first look at the clock, about 73 years. So there are earlier times, and
     /// times of the next 500 years.
     pub(crate) const ORIGIN: u64 = 1 << 61;
 
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos, PhantomData)
+        Self(nanos)
     }
 
     pub(crate) fn nanos(self) -> u64 {
@@ -65,7 +58,7 @@ impl LeaseTick {
     }
 }
 
-impl<C: Copy> Add<Duration> for Time<C> {
+impl<const C: bool> Add<Duration> for Time<C> {
     type Output = Self;
 
     fn add(self, time: Duration) -> Self {
@@ -74,7 +67,7 @@ impl<C: Copy> Add<Duration> for Time<C> {
 }
 
 #[cfg(test)]
-impl<C: Copy> Time<C> {
+impl<const C: bool> Time<C> {
     /// Returns an arbitrary time. The times in the tables of tests are relative to it.
     pub(crate) fn some() -> Self {
         Self::from_nanos(Self::ORIGIN)

@@ -5,7 +5,7 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use crate::core::{
     kind::{Access, Kind},
     protocol::{
-        identity::{ClientName, Ticket},
+        identity::{ClientName, Ticket, is_name},
         name::LockId,
         reply,
     },
@@ -241,7 +241,7 @@ impl SeenHolder {
         let has_owner = kind.is_some_and(Kind::has_owner);
         let client = match has_owner {
             true => ClientName::of_owner(&owner),
-            false => ClientName::of_mutex(&owner).filter(|_| kind.is_some()),
+            false => Some(&*owner).filter(|name| kind.is_some() && is_name(name)),
         };
         let holder = Holder {
             kind,

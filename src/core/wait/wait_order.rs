@@ -15,16 +15,10 @@ use crate::core::time::tick::LeaseTick;
 pub(crate) struct WaitOrder {
     /// The waiters that have asked for their turn. The contender is not among them.
     waiting: BTreeSet<u64>,
-    contender: Option<InTurn>,
+    /// The waiter that contends, and the time at which it counts as silent if it has not acted.
+    contender: Option<(u64, LeaseTick)>,
     /// The number of the newest waiter.
     newest: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct InTurn {
-    number: u64,
-    /// The time at which the contender counts as silent if it has not acted.
-    due: LeaseTick,
 }
 
 impl WaitOrder {
@@ -42,7 +36,7 @@ impl WaitOrder {
     /// attempt. If it gets no turn, it calls again when it is woken, or at the returned time.
     pub(crate) fn ask_for_turn(&mut self, number: u64, now: LeaseTick) -> Option<LeaseTick> {
         let look_again = match self.contender {
-            Some(contender) if contender.number != number => contender.due,
+            Some((contender, due)) if contender != number => due,
             Some(_) | None => now,
         };
         if look_again <= now {
@@ -68,9 +62,9 @@ impl WaitOrder {
     /// Notes that the contender should act soon after `now`, because the event for which it waits
     /// has come. Returns the contender, which must be woken.
     pub(crate) fn on_event(&mut self, now: LeaseTick) -> Option<u64> {
-        let contender = self.contender.as_mut()?;
-        contender.due = contender.due.min(now + Self::GRACE);
-        Some(contender.number)
+        let (contender, due) = self.contender.as_mut()?;
+        *due = (*due).min(now + Self::GRACE);
+        Some(*contender)
     }
 
     /// Removes waiter `number` if other waiters wait. If the turn passes to one of these, returns
@@ -99,12 +93,11 @@ impl WaitOrder {
     /// Returns whether it is the turn of waiter `number`.
     pub(crate) fn contends(&self, number: u64) -> bool {
         self.contender
-            .is_some_and(|contender| contender.number == number)
+            .is_some_and(|(contender, _)| contender == number)
     }
 
     fn contend(&mut self, number: u64, at: LeaseTick) {
-        let due = at + Self::GRACE;
-        self.contender = Some(InTurn { number, due });
+        self.contender = Some((number, at + Self::GRACE));
     }
 }
 

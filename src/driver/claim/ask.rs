@@ -10,7 +10,7 @@ use crate::{
     core::{
         kind::{Access, rights::Rights},
         protocol::{
-            command::{Ballot, Holding, MORE_BALLOTS},
+            command::{Holding, MORE_BALLOTS},
             identity::{Identity, QueueOptions},
             name::LockId,
         },
@@ -62,10 +62,7 @@ impl LockRequest {
             depth: 1,
             access: self.access,
             slot: None,
-            ballot: self.is_fenced.then(|| Ballot {
-                counter: self.lock_id.counter(),
-                candidate: self.context.timestamps.next(),
-            }),
+            candidate: self.is_fenced.then(|| self.context.timestamps.next()),
         }
     }
 }

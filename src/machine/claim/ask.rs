@@ -100,8 +100,8 @@ impl Claim {
     }
 
     fn next_round(&mut self, step: &mut Step<'_>, candidate: Option<u64>, how: Asking) {
-        if let (Some(ballot), Some(candidate)) = (&mut self.holding.ballot, candidate) {
-            ballot.candidate = candidate;
+        if self.holding.candidate.is_some() {
+            self.holding.candidate = candidate.or(self.holding.candidate);
         }
         self.phase = Phase::asking(how);
         self.rounds = self.rounds.saturating_add(1);
@@ -168,7 +168,7 @@ impl Claim {
 
     /// Returns the rights that the lock needs.
     fn rights(&self) -> Rights {
-        Rights::of(self.terms.lock_id.kind(), self.holding.ballot.is_some())
+        Rights::of(self.terms.lock_id.kind(), self.holding.candidate.is_some())
     }
 }
 

@@ -227,7 +227,7 @@ impl Claim {
     }
 
     pub(crate) fn fencing_token(&self) -> Option<u64> {
-        Some(self.holding.ballot.as_ref()?.candidate)
+        self.holding.candidate
     }
 
     pub(crate) fn depth(&self) -> u32 {

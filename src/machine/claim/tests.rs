@@ -8,7 +8,7 @@ use super::{ask::Asking, *};
 use crate::core::{
     kind::Kind,
     protocol::{
-        command::{Ballot, fixture::lock_id},
+        command::fixture::lock_id,
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
@@ -525,10 +525,7 @@ impl Case {
             ttl: ttl(9_000),
             drift: drift(),
         };
-        let ballot = (kind == 't').then(|| Ballot {
-            counter: "c".into(),
-            candidate: 5,
-        });
+        let candidate = (kind == 't').then_some(5);
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let now = Now {
             lease: start.with(Duration::ZERO),
@@ -539,7 +536,7 @@ impl Case {
             depth: 1,
             access: Access::Exclusive,
             slot: None,
-            ballot,
+            candidate,
         };
         let addresses = ["a:1", "b:1", "c:1"].map(Arc::from);
         let mut machine = Machine::new(
@@ -764,8 +761,8 @@ impl Case {
         let to = numbers(to);
         match &command.action {
             Action::Acquire(attempt, _, queue) => {
-                let asks = match (&attempt.ballot, queue) {
-                    (Some(ballot), _) => format!("ask {to} for {}", ballot.candidate),
+                let asks = match (attempt.candidate, queue) {
+                    (Some(candidate), _) => format!("ask {to} for {candidate}"),
                     (None, Some(_)) => format!("queue {to} as attempt {}", self.rounds.len()),
                     (None, None) => format!("ask {to}"),
                 };

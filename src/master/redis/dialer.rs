@@ -33,16 +33,23 @@ use crate::{
 
 /// Opens connections to one server.
 pub(crate) struct Dialer {
-    greeter: Greeter,
+    endpoint: Endpoint,
+    /// The name of each connection.
+    name: String,
+    /// The time in which a dial must be over.
+    limit: Duration,
+    progress: Progress,
     run_ids: RunIds,
 }
 
 impl Dialer {
-    /// `name` is the name of each connection. `limit` is the time in which a dial must be over.
     pub(crate) fn new(endpoint: Endpoint, name: String, limit: Duration) -> Self {
         Self {
             run_ids: RunIds::of(&endpoint.origin_name()),
-            greeter: Greeter::new(endpoint, name, limit),
+            endpoint,
+            name,
+            limit,
+            progress: Progress::default(),
         }
     }
 
@@ -54,13 +61,18 @@ impl Dialer {
         master: usize,
     ) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
         let dial = async {
-            let mut connection = self.greeter.log_in().await?;
+            let mut connection = self.log_in().await?;
             let last_heard = machine.health.last_heard(master);
             connection.last_heard.push(last_heard);
             let loss = self.loss(&mut connection, machine, master).await?;
             Ok((connection, loss))
         };
-        self.greeter.in_time(dial).await
+        in_time(self.limit, &self.progress, dial).await
+    }
+
+    /// Opens a connection, within the connect timeout. Asks nothing after the login.
+    pub(crate) async fn connect(&self) -> Result<RedisConnection, ConnectError> {
+        in_time(self.limit, &self.progress, self.log_in()).await
     }
 
     /// Asks whether the server may have lost locks. Must be called after the login, while no
@@ -99,6 +111,52 @@ impl Dialer {
             .meet(&found.run_id, asked, clock::monotonic())?;
         connection.last_heard.push(last_heard);
         Ok(found.loss)
+    }
+
+    /// Connects to the server and sends the greeting. If the master has Sentinels, first asks them
+    /// for the address of the master.
+    async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
+        *self.progress.lock() = None;
+        #[cfg(feature = "sentinel")]
+        if let Address::Sentinels(sentinels) = &self.endpoint.address {
+            let mut inquiry = Inquiry::new(sentinels, self.limit);
+            let address = inquiry.locate().await?;
+            let connection = self.log_in_at(&address).await;
+            let mut connection = connection.map_err(|error| error.at(&address.text()))?;
+            connection.moved = Some(Box::pin(inquiry.moved(address.text())));
+            return Ok(connection);
+        }
+        self.log_in_at(&self.endpoint.address).await
+    }
+
+    async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
+        let mut wire = address.connect(&self.progress).await?;
+        greet(&self.endpoint, &self.name, wire.out());
+        let asked = clock::monotonic();
+        let hello = wire.answer(|frame| check_hello(frame, &self.endpoint));
+        hello.await.map_err(|error| no_greeting(address, error))??;
+        let database = self.endpoint.settings.db();
+        if database != 0 {
+            wire.answer(|frame| check_select(frame, database)).await??;
+        }
+        // Without the right to track keys, waiters poll. Without the right to set a name, the
+        // connection has no name.
+        let is_refused = |frame: &[u8]| matches!(reply(frame), Reply::Error(_));
+        let tracks = !wire.answer(is_refused).await?;
+        let reports_changes = !wire.answer(is_refused).await? && tracks;
+        let mut native = None;
+        for one in NativeRelease::ALL {
+            let is_known = wire.answer(is_known).await?;
+            native = native.or_else(|| is_known.then_some(one));
+        }
+        wire.answer(|_| ()).await?;
+        let round_trip = clock::monotonic().since(asked);
+        Ok(RedisConnection::new(
+            wire,
+            round_trip,
+            reports_changes,
+            native,
+        ))
     }
 }
 
@@ -148,81 +206,6 @@ fn read(
         },
         _ => unknown.into(),
     })
-}
-
-/// Connects to a server and logs in.
-pub(crate) struct Greeter {
-    endpoint: Endpoint,
-    /// The name of each connection.
-    name: String,
-    /// The time in which a dial must be over.
-    limit: Duration,
-    progress: Progress,
-}
-
-impl Greeter {
-    pub(crate) fn new(endpoint: Endpoint, name: String, limit: Duration) -> Self {
-        Self {
-            endpoint,
-            name,
-            limit,
-            progress: Progress::default(),
-        }
-    }
-
-    /// Runs `dial`, which logs in. Drops `dial` when the time is over.
-    pub(crate) async fn in_time<T, E: From<ConnectError>>(
-        &self,
-        dial: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        in_time(self.limit, &self.progress, dial).await
-    }
-
-    /// Connects to the server and sends the greeting. If the master has Sentinels, first asks them
-    /// for the address of the master.
-    pub(crate) async fn log_in(&self) -> Result<RedisConnection, ConnectError> {
-        *self.progress.lock() = None;
-        #[cfg(feature = "sentinel")]
-        if let Address::Sentinels(sentinels) = &self.endpoint.address {
-            let mut inquiry = Inquiry::new(sentinels, self.limit);
-            let address = inquiry.locate().await?;
-            let connection = self.log_in_at(&address).await;
-            let mut connection = connection.map_err(|error| error.at(&address.text()))?;
-            connection.moved = Some(Box::pin(inquiry.moved(address.text())));
-            return Ok(connection);
-        }
-        self.log_in_at(&self.endpoint.address).await
-    }
-
-    async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
-        let mut wire = address.connect(&self.progress).await?;
-        greet(&self.endpoint, &self.name, wire.out());
-        let asked = clock::monotonic();
-        let hello = wire.answer(|frame| check_hello(frame, &self.endpoint));
-        hello.await.map_err(|error| no_greeting(address, error))??;
-        let database = self.endpoint.settings.db();
-        if database != 0 {
-            wire.answer(|frame| check_select(frame, database)).await??;
-        }
-        // Without the right to track keys, waiters poll. Without the right to set a name, the
-        // connection has no name.
-        let is_refused = |frame: &[u8]| matches!(reply(frame), Reply::Error(_));
-        let tracks = !wire.answer(is_refused).await?;
-        let reports_changes = !wire.answer(is_refused).await? && tracks;
-        let mut native = None;
-        for one in NativeRelease::ALL {
-            let is_known = wire.answer(is_known).await?;
-            native = native.or_else(|| is_known.then_some(one));
-        }
-        wire.answer(|_| ()).await?;
-        let round_trip = clock::monotonic().since(asked);
-        Ok(RedisConnection::new(
-            wire,
-            round_trip,
-            reports_changes,
-            native,
-        ))
-    }
 }
 
 /// Returns the error of a greeting without an answer.

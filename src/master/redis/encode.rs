@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn the_text_that_tries_rights_comes_before_that_of_the_script() {
         for rights in Rights::all() {
-            let kind = rights.kind();
-            let mut acquire = match rights.is_fenced() {
+            let kind = rights.kind;
+            let mut acquire = match rights.is_fenced {
                 true => fenced(kind, Verb::Acquire, 1),
                 false => command(kind, Verb::Acquire, 1),
             };

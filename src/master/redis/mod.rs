@@ -25,10 +25,7 @@ pub(super) use ::redis::Client;
 pub use self::resp::{read_reply, reply_lengths};
 pub use self::stream::MasterStream;
 pub(super) use self::{
-    address::Connecting,
-    connection::RedisConnection,
-    dialer::{Dialer, Greeter},
-    endpoint::Endpoint,
+    address::Connecting, connection::RedisConnection, dialer::Dialer, endpoint::Endpoint,
     wire::Wire,
 };
 #[cfg(test)]

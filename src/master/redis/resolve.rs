@@ -36,11 +36,8 @@ pub(super) struct Lookups {
     hosts: Mutex<BTreeMap<String, watch::Sender<Option<Answer>>>>,
 }
 
-#[derive(Clone)]
-struct Answer {
-    found: Result<Vec<SocketAddr>, Arc<str>>,
-    at: Tick,
-}
+/// What a lookup found, and when.
+type Answer = (Result<Vec<SocketAddr>, Arc<str>>, Tick);
 
 impl Lookups {
     /// An answer that took longer than this is kept for one more dial. The dials that waited for it
@@ -70,8 +67,8 @@ impl Lookups {
         let mut answer = self.ask(host)?;
         let answer = answer.wait_for(Option::is_some).await;
         let answer = answer.ok().and_then(|answer| answer.clone());
-        let answer = answer.ok_or_else(|| io::Error::other("the lookup ended"))?;
-        let mut found = answer.found.map_err(|why| io::Error::other(&*why))?;
+        let (found, _) = answer.ok_or_else(|| io::Error::other("the lookup ended"))?;
+        let mut found = found.map_err(|why| io::Error::other(&*why))?;
         for address in &mut found {
             address.set_port(port);
         }
@@ -83,7 +80,7 @@ impl Lookups {
     fn ask(&'static self, host: &str) -> io::Result<watch::Receiver<Option<Answer>>> {
         let asked = (self.now)();
         let mut hosts = self.hosts.lock();
-        let is_fresh = |answer: &Answer| asked.since(answer.at) < Self::KEPT;
+        let is_fresh = |(_, at): &Answer| asked.since(*at) < Self::KEPT;
         hosts.retain(|_, answer| answer.borrow().as_ref().is_none_or(is_fresh));
         if let Some(answer) = hosts.get(host).map(watch::Sender::subscribe) {
             if answer.borrow().is_some() {
@@ -101,12 +98,13 @@ impl Lookups {
 
     /// Looks up a host that was asked for at `asked`.
     fn look_up(&self, host: &str, asked: Tick) {
-        let found = (self.look_up)(host).map_err(|error| error.to_string().into());
+        let found = (self.look_up)(host);
+        let found = found.map_err(|error| Arc::from(error.to_string()));
         let at = (self.now)();
         let is_late = at.since(asked) > Self::LATE;
         let is_kept = is_late && found.is_ok();
         if let Some(answer) = self.sender(host, is_kept) {
-            answer.send_replace(Some(Answer { found, at }));
+            answer.send_replace(Some((found, at)));
         }
     }
 

@@ -5,10 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::{check, check_on, native_subjects, step::Step};
-use crate::core::{
-    kind::kinds,
-    protocol::{command::Ballot, words::fixture::scripts},
-};
+use crate::core::{kind::kinds, protocol::words::fixture::scripts};
 
 macro_rules! mount {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {
@@ -206,11 +203,8 @@ fn each_script_has_a_row() {
         let steps = row.split(", ").map(|step| step.split(": ").next());
         for step in steps.flatten().filter(|step| !step.starts_with("left ")) {
             if let Step::Command(command) = Step::parse(step) {
-                let ballot = command.ballot.map(|_| Ballot {
-                    counter: "counter".into(),
-                    candidate: 1,
-                });
-                let command = command.command("key", ballot);
+                let candidate = command.ballot.map(|_| 1);
+                let command = command.command("key", candidate);
                 run.extend(command.words().script.map(|script| script.name));
             }
         }

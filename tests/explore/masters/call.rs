@@ -8,7 +8,7 @@ use super::{Cast, Masters, START};
 use crate::core::{
     kind::Access,
     protocol::{
-        command::{Action, Ballot, Command, Holding, Reply, fixture},
+        command::{Action, Command, Holding, Reply, fixture},
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
@@ -109,10 +109,7 @@ impl Masters {
                 Access::Exclusive
             },
             slot: Slot::new(call.slot.into()),
-            ballot: (call.candidate > 0).then(|| Ballot {
-                counter: lock.counter(),
-                candidate: START + u64::from(call.candidate),
-            }),
+            candidate: (call.candidate > 0).then(|| START + u64::from(call.candidate)),
         };
         let waiter_timeout = Duration::from_secs(3);
         let queue = QueueOptions {
