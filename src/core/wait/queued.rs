@@ -104,7 +104,8 @@ impl QueuePolicy {
         match quarantine {
             Some(left) => left + self.pauses.retry.least(),
             None if is_connected => {
-                Reach::delays(self.options.waiter_timeout).delay(checks, random)
+                let timeout = self.options.waiter_timeout;
+                Backoff::between(timeout / 4, timeout).delay(checks, random)
             }
             None => self.pauses.retry.spread(random),
         }
@@ -173,12 +174,6 @@ impl Reach {
     ) -> Option<(LeaseTick, LeaseTick)> {
         self.missed
             .filter(|(_, end)| now.since(*end) <= waiter_timeout * 2)
-    }
-
-    /// Returns the delays of a waiter that is aside. After each delay, it checks whether masters
-    /// answer in time.
-    pub(crate) fn delays(waiter_timeout: Duration) -> Backoff {
-        Backoff::between(waiter_timeout / 4, waiter_timeout)
     }
 }
 
@@ -414,14 +409,6 @@ mod reach {
                 assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{name} {at}");
             }
         }
-    }
-
-    #[test]
-    fn a_waiter_that_is_aside_checks_after_a_quarter_of_its_timeout_at_least() {
-        let delays = Reach::delays(WAITER_TIMEOUT);
-        assert_eq!(delays.delay(0, 0), millis(750));
-        assert!(delays.delay(9, u64::MAX) <= WAITER_TIMEOUT);
-        assert!(delays.delay(9, u64::MAX) > millis(2_999));
     }
 
     #[test]

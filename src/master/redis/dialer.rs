@@ -208,17 +208,13 @@ fn read(
     })
 }
 
-/// Returns the error of a greeting without an answer.
-fn no_greeting(address: &Address, error: io::Error) -> ConnectError {
-    match error.into() {
-        ConnectError::Wire(error) => no_answer(address, error),
-        error => error,
-    }
-}
-
-/// Returns the error of a stream without a reply of a Redis server. A server that expects TLS
+/// Returns the error of a greeting without a reply of a Redis server. A server that expects TLS
 /// closes a plain connection, or answers with an alert.
-fn no_answer(address: &Address, error: io::Error) -> ConnectError {
+fn no_greeting(address: &Address, error: io::Error) -> ConnectError {
+    let error = match error.into() {
+        ConnectError::Wire(error) => error,
+        error => return error,
+    };
     if error.kind() == io::ErrorKind::ResourceBusy {
         return ConnectError::Busy(error.to_string());
     }

@@ -102,19 +102,16 @@ impl Lookups {
         let found = found.map_err(|error| Arc::from(error.to_string()));
         let at = (self.now)();
         let is_late = at.since(asked) > Self::LATE;
-        let is_kept = is_late && found.is_ok();
-        if let Some(answer) = self.sender(host, is_kept) {
-            answer.send_replace(Some((found, at)));
-        }
-    }
-
-    /// Returns the sender of the answer. The caller must hold no mutex while it uses the sender,
-    /// because wakers are code of the program, and may panic.
-    fn sender(&self, host: &str, is_kept: bool) -> Option<watch::Sender<Option<Answer>>> {
+        // No mutex is held while the sender is used, because wakers are code of the program, and may
+        // panic.
         let mut hosts = self.hosts.lock();
-        match is_kept {
+        let answer = match is_late && found.is_ok() {
             true => hosts.get(host).cloned(),
             false => hosts.remove(host),
+        };
+        drop(hosts);
+        if let Some(answer) = answer {
+            answer.send_replace(Some((found, at)));
         }
     }
 }
