@@ -132,7 +132,7 @@ pub use crate::{
         },
         kind::{Access, Kind},
         restart::Quarantine,
-        time::renewal::Renewal,
+        time::lease::Renewal,
         view::{
             DialRefusal, LockState, LostReason, MasterHealth, MasterState,
             inspection::{Holder, Inspection, MasterView},

@@ -8,8 +8,7 @@ use super::{
     restart::Quarantine,
     time::{
         Backoff, NodeTimeout,
-        lease::{Drift, Ttl},
-        renewal::Renewal,
+        lease::{Drift, Renewal, Ttl},
     },
 };
 

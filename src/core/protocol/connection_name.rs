@@ -99,7 +99,7 @@ impl fmt::Display for ConnectionName {
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
 /// masters does not matter. The ID is shown as 16 hexadecimal digits. See
-/// [`ConnectionName`](crate::tools::ConnectionName).
+/// [`ConnectionName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ListsId(u64);
 

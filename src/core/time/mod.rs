@@ -5,7 +5,6 @@ use std::{mem, time::Duration};
 use tick::Tick;
 
 pub(crate) mod lease;
-pub(crate) mod renewal;
 pub(crate) mod tick;
 
 /// Returns a measured time for a text: in whole milliseconds, or microseconds if it is shorter.

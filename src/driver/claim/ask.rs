@@ -14,10 +14,7 @@ use crate::{
             identity::{Identity, QueueOptions},
             name::LockId,
         },
-        time::{
-            lease::{CLOCK_WINDOW, Ttl},
-            renewal::Renewal,
-        },
+        time::lease::{CLOCK_WINDOW, Renewal, Ttl},
         vote::{MasterSet, Refusal, Vote, evidence::Obstacle, quorum::Outcome, round::Round},
         wait::history::History,
     },

@@ -9,7 +9,7 @@ use crate::{
             AcquireError, BlockingError, ExtendError, InspectError, LostError, ReleaseError,
             RunError,
         },
-        time::renewal::Renewal,
+        time::lease::Renewal,
         view::inspection::Inspection,
         vote::votes::Votes,
     },

@@ -14,8 +14,7 @@ use crate::{
         restart::Quarantine,
         time::{
             NodeTimeout,
-            lease::{Drift, Ttl},
-            renewal::Renewal,
+            lease::{Drift, Renewal, Ttl},
         },
     },
     driver::{context::Owners, time::Timers},

@@ -11,7 +11,7 @@ use crate::{
         error::{AcquireError, RunError},
         kind::{Access, Kind},
         protocol::name::LockId,
-        time::{lease::Ttl, renewal::Renewal},
+        time::lease::{Renewal, Ttl},
     },
     driver::{
         acquire,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Lock;
-use crate::core::time::renewal::Renewal;
+use crate::core::time::lease::Renewal;
 
 /// Settings of one lock. The TTL and the renewal replace those of the coordinator.
 impl Lock {

@@ -12,8 +12,7 @@ use crate::{
         kind::Access,
         protocol::command::Action,
         time::{
-            lease::{Lease, Ttl},
-            renewal::{Renewal, RenewalPlan},
+            lease::{Lease, Renewal, RenewalPlan, Ttl},
             tick::LeaseTick,
         },
         view::LostReason,

@@ -18,8 +18,7 @@ use crate::core::{
         name::LockId,
     },
     time::{
-        lease::{Drift, Lease, Ttl},
-        renewal::RenewalPlan,
+        lease::{Drift, Lease, RenewalPlan, Ttl},
         tick::{LeaseTick, Tick},
     },
     view::{LockState, LostReason},

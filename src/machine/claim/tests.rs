@@ -12,7 +12,7 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    time::renewal::Renewal,
+    time::lease::Renewal,
     vote::{
         Failure, Refusal, SlotVote, Vote,
         quorum::{Quorum, Roster},
