@@ -405,11 +405,4 @@ mod tests {
             assert_eq!(holder.columns().0, column);
         }
     }
-
-    #[test]
-    fn owners_are_short_in_columns() {
-        let uuid = "01234567-89ab-cdef-0123-456789abcdef";
-        assert_eq!(short_owner(&format!("{uuid}:12")), "01234567:12");
-        assert_eq!(short_owner("a client"), "a client");
-    }
 }

@@ -7,13 +7,11 @@ use std::{
 
 use testkit::server::{self, Server, masters};
 
-use crate::support::{Running, ended, urls, with};
+use crate::support::{Ended, Running, each, ended, run, urls, with};
 
 /// Gives the user `bob` these rights.
-fn allow(master: &Server, rules: &str) {
-    let words = ["ACL", "SETUSER", "bob", "reset", "on", ">pw", "&*"];
-    let rules: Vec<_> = rules.split(' ').collect();
-    master.command(&[&words[..], &rules].concat());
+fn allow(masters: &[Server], rules: &str) {
+    each(masters, &format!("ACL SETUSER bob reset on >pw &* {rules}"));
 }
 
 /// Returns the program as the user `bob`.
@@ -24,7 +22,21 @@ fn as_bob(masters: &[Server], words: &str) -> Command {
     command
 }
 
+/// Runs the program as the user `bob`. It must end at once, with this status and at most one line
+/// of errors, and run its command only if the status is 0.
+#[track_caller]
+fn ends_at_once(masters: &[Server], words: &str, expected: i32) -> Ended {
+    let since = Instant::now();
+    let ended = ended(&mut as_bob(masters, words)).is(expected);
+    assert_eq!(ended.out.contains("ran\n"), expected == 0, "{ended}");
+    assert!(expected == 0 || ended.err.lines().count() == 1, "{ended}");
+    let took = since.elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}: {ended}");
+    ended
+}
+
 const LACKS: &str = ": a right or a command is missing on 127.0.0.1:";
+const ADVICE: &str = "; run `quorlock doctor` with the same masters\n";
 const ALL: &str = "+@all ~*";
 const NO_SCRIPTS: &str = "+@all -eval -evalsha ~*";
 const OTHER_KEYS: &str = "+@all ~locks:* ~quorlock:*";
@@ -32,6 +44,9 @@ const OTHER_KEYS: &str = "+@all ~locks:* ~quorlock:*";
 #[test]
 fn masters_that_deny_the_lock_are_78_at_once() {
     let masters = masters(3);
+    // From now on, the masters have the script that inspects locks.
+    allow(&masters, ALL);
+    ended(&mut as_bob(&masters, "status a")).is(0);
     for (rules, words) in [
         (OTHER_KEYS, "run a -- echo ran"),
         (OTHER_KEYS, "run --fair a -- echo ran"),
@@ -39,25 +54,23 @@ fn masters_that_deny_the_lock_are_78_at_once() {
         (OTHER_KEYS, "run --wait 1m a -- echo ran"),
         (OTHER_KEYS, "run locks:a a -- echo ran"),
         (OTHER_KEYS, "hold a"),
+        (OTHER_KEYS, "status a"),
+        (OTHER_KEYS, "status --json a"),
+        (OTHER_KEYS, "break --yes a"),
         (NO_SCRIPTS, "run --fair a -- echo ran"),
         (NO_SCRIPTS, "run --permits 2 a -- echo ran"),
         (NO_SCRIPTS, "hold --read a"),
+        ("+@all -eval ~*", "status a"),
+        ("+@all -pexpire ~*", "run --permits 2 a -- echo ran"),
+        ("+@all ~a", "run --permits 2 --wait 1m a -- echo ran"),
     ] {
-        masters.iter().for_each(|master| allow(master, rules));
-        let since = Instant::now();
-        let (status, out, err) = ended(&mut as_bob(&masters, words));
-        assert_eq!((status, &*out), (78, ""), "{words}: {err}");
-        assert!(since.elapsed() < Duration::from_secs(20), "{words}");
-        for part in [
-            "cannot lock ",
-            LACKS,
-            "NOPERM",
-            "; run `quorlock doctor` with the same masters\n",
-        ] {
-            assert!(err.contains(part), "{words}: {part}: {err}");
-        }
-        assert_eq!(err.lines().count(), 1, "{words}: {err}");
+        allow(&masters, rules);
+        let ended = ends_at_once(&masters, words, 78).last_says(ADVICE);
+        ended.says("quorlock: cannot ").says(LACKS).says("NOPERM");
     }
+    // Such a user sees mutexes, and no queue.
+    allow(&masters, "+@all ~a");
+    ended(&mut as_bob(&masters, "status a")).is(0);
 }
 
 /// A strict program has no vote of a master before it has asked whether that one restarted.
@@ -65,7 +78,7 @@ fn masters_that_deny_the_lock_are_78_at_once() {
 fn masters_that_deny_the_question_of_a_strict_program_are_78_at_once() {
     let masters = masters(3);
     for rules in ["+@all -time ~*", "+@all ~a"] {
-        masters.iter().for_each(|master| allow(master, rules));
+        allow(&masters, rules);
         for words in [
             "run -n a -- echo ran",
             "run a -- echo ran",
@@ -73,23 +86,10 @@ fn masters_that_deny_the_question_of_a_strict_program_are_78_at_once() {
             "status a",
             "break --yes a",
         ] {
-            let since = Instant::now();
-            let strict = format!("--strict {words}");
-            let (status, out, err) = ended(&mut as_bob(&masters, &strict));
-            assert_eq!(
-                (status, out.contains("ran\n")),
-                (78, false),
-                "{words}: {err}"
-            );
-            assert!(since.elapsed() < Duration::from_secs(5), "{words}");
-            for part in [
-                "it cannot be asked whether it restarted: ",
-                "+time",
-                "~quorlock:guard",
-            ] {
-                assert!(err.contains(part), "{words}: {part}: {err}");
-            }
-            assert_eq!(err.lines().count(), 1, "{words}: {err}");
+            ends_at_once(&masters, &format!("--strict {words}"), 78)
+                .says("it cannot be asked whether it restarted: ")
+                .says("+time")
+                .says("~quorlock:guard");
         }
     }
 }
@@ -98,101 +98,47 @@ fn masters_that_deny_the_question_of_a_strict_program_are_78_at_once() {
 #[test]
 fn refused_dials_and_missing_rights_count_together() {
     let masters = masters(3);
-    allow(&masters[1], OTHER_KEYS);
-    allow(&masters[2], ALL);
+    allow(&masters[1..2], OTHER_KEYS);
+    allow(&masters[2..], ALL);
     for words in [
         "run -n a -- echo ran",
         "run a -- echo ran",
         "hold a",
         "status a",
     ] {
-        let (status, out, err) = ended(&mut as_bob(&masters, words));
-        assert_eq!(
-            (status, out.contains("ran\n")),
-            (78, false),
-            "{words}: {err}"
-        );
-        for part in ["refused the login: WRONGPASS", "answered NOPERM"] {
-            assert!(err.contains(part), "{words}: {part}: {err}");
-        }
-        assert_eq!(err.lines().count(), 1, "{words}: {err}");
-    }
-}
-
-/// Old servers say inside a script in other words that a right is missing.
-#[test]
-fn a_right_that_is_missing_in_a_script_is_78_at_once_on_each_version() {
-    let own = server::find_binary().into_iter();
-    let versions = ["redis-6.2", "redis-7.0", "redis-8.6", "valkey-9.1"];
-    let versions = versions.into_iter().filter_map(server::version);
-    for program in own.chain(versions) {
-        let masters: Vec<_> = (0..3).map(|_| Server::start_version(&program)).collect();
-        for rules in [
-            "+@all -time ~*",
-            "+@all -pexpire ~*",
-            "+@all -hset ~*",
-            "+@all ~a",
-        ] {
-            masters.iter().for_each(|master| allow(master, rules));
-            for words in ["", "-n ", "--wait 1m "] {
-                let since = Instant::now();
-                let words = format!("run --permits 2 {words}a -- echo ran");
-                let (status, out, err) = ended(&mut as_bob(&masters, &words));
-                let case = format!("{}: {rules}: {words}: {err}", program.display());
-                assert_eq!((status, &*out), (78, ""), "{case}");
-                assert!(err.contains(LACKS), "{case}");
-                assert!(since.elapsed() < Duration::from_secs(5), "{case}");
-            }
-        }
-        // Such a user sees mutexes, and no queue.
-        masters.iter().for_each(|master| allow(master, "+@all ~a"));
-        let (status, out, err) = ended(&mut as_bob(&masters, "status a"));
-        assert_eq!(status, 0, "{}: {out}{err}", program.display());
+        ends_at_once(&masters, words, 78)
+            .says("refused the login: WRONGPASS")
+            .says("answered NOPERM");
     }
 }
 
 /// Whichever command needs the right first, and whichever call meets the denial.
 #[test]
-fn each_missing_right_is_78_within_a_second_for_each_kind() {
+fn each_missing_right_is_78_at_once_for_each_kind() {
     const MUTEX: &str = "eval evalsha set get";
     const QUEUED: &str = "eval evalsha hset time";
-    const WORDS: [(&str, &str, &str); 6] = [
-        ("run -n a -- echo ran", MUTEX, ""),
-        ("run -n --ready 3s a -- echo ran", MUTEX, ""),
-        ("run --ready 90s a b -- echo ran", MUTEX, ""),
-        ("run -n --fence a -- echo ran", MUTEX, "time"),
-        ("run -n --ready 3s --permits 2 a -- echo ran", QUEUED, ""),
-        ("run --fair a -- echo ran", QUEUED, ""),
-    ];
     let masters = masters(3);
     for missing in "eval evalsha set get hset time config".split(' ') {
         if missing == "evalsha" && server::is_before_7() {
             continue; // these servers do not tell scripts
         }
-        let rules = format!("+@all -{missing} ~*");
-        masters.iter().for_each(|master| allow(master, &rules));
-        for (words, needed, also) in WORDS {
+        allow(&masters, &format!("+@all -{missing} ~*"));
+        for (words, needed, also) in [
+            ("run -n a -- echo ran", MUTEX, ""),
+            ("run -n --ready 3s a -- echo ran", MUTEX, ""),
+            ("run --ready 90s a b -- echo ran", MUTEX, ""),
+            ("run -n --fence a -- echo ran", MUTEX, "time"),
+            ("run -n --ready 3s --permits 2 a -- echo ran", QUEUED, ""),
+            ("run --fair a -- echo ran", QUEUED, ""),
+        ] {
             let needs_it = needed.split(' ').any(|one| one == missing) || also == missing;
-            let expected = if needs_it { 78 } else { 0 };
-            let since = Instant::now();
-            let (status, out, err) = ended(&mut as_bob(&masters, words));
-            let case = format!("without {missing}: {words}: {err}");
-            assert_eq!(
-                (status, out.contains("ran\n")),
-                (expected, expected == 0),
-                "{case}"
-            );
-            assert!(since.elapsed() < Duration::from_secs(3), "{case}");
-            if expected == 78 {
-                assert!(err.to_lowercase().contains(missing), "{case}");
-                assert!(!err.contains("::"), "{case}");
-                assert_eq!(err.lines().count(), 1, "{case}");
-            }
+            let ended = ends_at_once(&masters, words, if needs_it { 78 } else { 0 }).omits("::");
+            let names_it = ended.err.to_lowercase().contains(missing);
+            assert!(names_it || !needs_it, "{missing}: {ended}");
         }
         for master in &masters {
-            for name in ["a", "b"] {
-                assert_eq!(master.command(&["EXISTS", name]), "0", "without {missing}");
-            }
+            let left = master.command(&["EXISTS", "a", "b"]);
+            assert_eq!(left, "0", "without {missing}");
         }
     }
 }
@@ -201,17 +147,10 @@ fn each_missing_right_is_78_within_a_second_for_each_kind() {
 #[test]
 fn a_server_without_a_command_is_78() {
     for missing in ["EVAL", "EVALSHA", "GET"] {
-        let masters: Vec<_> = (0..3)
-            .map(|_| Server::start_with(&["--rename-command", missing, ""]))
-            .collect();
+        let start = |_| Server::start_with(&["--rename-command", missing, ""]);
+        let masters: Vec<_> = (0..3).map(start).collect();
         for words in ["run -n a -- echo ran", "run --ready 90s a -- echo ran"] {
-            let (status, out, err) = ended(&mut with(&masters, words));
-            assert_eq!(
-                (status, &*out),
-                (78, ""),
-                "without {missing}: {words}: {err}"
-            );
-            assert!(err.contains(missing), "{err}");
+            run(&masters, words).gives(78, "").says(missing);
         }
     }
 }
@@ -219,76 +158,49 @@ fn a_server_without_a_command_is_78() {
 #[test]
 fn a_wait_for_masters_of_which_some_deny_the_lock_says_so() {
     let mut masters = masters(3);
-    masters.iter().for_each(|master| allow(master, ALL));
-    allow(&masters[0], OTHER_KEYS);
-    let (status, out, err) = ended(&mut as_bob(&masters, "run a -- echo ran"));
-    assert_eq!((status, &*out, &*err), (0, "ran\n", ""), "two are enough");
+    allow(&masters, ALL);
+    allow(&masters[..1], OTHER_KEYS);
+    let run = "run a -- echo ran";
+    ended(&mut as_bob(&masters, run))
+        .gives(0, "ran\n")
+        .in_lines(0); // two are enough
 
     masters[2].kill();
-    let mut running = Running::start(&mut as_bob(&masters, "run a -- echo ran"));
-    let news = running.error_line();
-    let port = masters[0].port();
-    for part in [
+    let mut running = Running::start(&mut as_bob(&masters, run));
+    running.errors_until(&[
         "waiting for \"a\": ",
         " 1 of 3 masters can vote, and 2 are needed; ",
-        &format!("127.0.0.1:{port}: "),
+        &format!("127.0.0.1:{}: ", masters[0].port()),
         "NOPERM",
         "; run `quorlock doctor`",
-    ] {
-        assert!(news.contains(part), "{part}: {news}");
-    }
-    allow(&masters[0], ALL);
+    ]);
+    allow(&masters[..1], ALL);
     assert_eq!(running.line(), "ran", "the wait went on");
-    assert!(running.ended().0.success());
-}
-
-/// `run` and `status` agree about a user who lacks a right.
-#[test]
-fn the_status_of_a_lock_whose_key_is_denied_is_78() {
-    let masters = masters(3);
-    masters.iter().for_each(|master| allow(master, ALL));
-    // From now on, the masters have the script that inspects locks.
-    assert_eq!(ended(&mut as_bob(&masters, "status a")).0, 0);
-    for (rules, words) in [
-        (OTHER_KEYS, "status a"),
-        (OTHER_KEYS, "status --json a"),
-        (OTHER_KEYS, "break --yes a"),
-        ("+@all -eval ~*", "status a"),
-    ] {
-        masters.iter().for_each(|master| allow(master, rules));
-        let (status, _, err) = ended(&mut as_bob(&masters, words));
-        assert_eq!(status, 78, "{words}: {err}");
-        assert!(
-            err.contains(LACKS) && err.contains("; run `quorlock doctor`"),
-            "{words}: {err}"
-        );
-    }
+    running.ended().is(0);
 }
 
 #[test]
 fn the_commands_of_the_doctor_give_all_rights() {
     let masters = masters(1);
-    allow(&masters[0], "+hello");
+    allow(&masters, "+hello");
     let as_bob = |words| ended(as_bob(&masters, words).env("QUORLOCK_KEY_TEMPLATE", "jobs:{name}"));
     let before = format!("redis-cli -h 127.0.0.1 -p {} ", masters[0].port());
     for round in 1.. {
-        let (_, shown, err) = as_bob("doctor");
-        let lines = shown.lines().map(str::trim);
-        let commands: Vec<_> = lines
-            .filter_map(|line| line.strip_prefix(&*before))
-            .collect();
+        let doctor = as_bob("doctor");
+        let lines = doctor.out.lines().map(str::trim);
+        let commands = lines.filter_map(|line| line.strip_prefix(&*before));
+        let commands: Vec<_> = commands.map(|one| one.replace('\'', "")).collect();
         for command in &commands {
-            let words = command.replace('\'', "");
-            masters[0].command(&words.split(' ').collect::<Vec<_>>());
+            each(&masters, command);
         }
         if commands.is_empty() {
             break;
         }
-        assert!(round < 6, "{shown}{err}"); // scripts, commands, keys, deletions, none
-        assert!(round > 1 || commands.len() == 1, "{shown}");
+        assert!(round < 6, "{doctor}"); // scripts, commands, keys, deletions, none
+        assert!(round > 1 || commands.len() == 1, "{doctor}");
     }
     for words in ["run --fair --fence a -- true", "run --permits 2 b -- true"] {
-        assert_eq!(as_bob(words).0, 0, "{words}");
+        as_bob(words).is(0);
     }
 }
 
@@ -296,29 +208,22 @@ fn the_commands_of_the_doctor_give_all_rights() {
 #[test]
 fn the_doctor_names_no_user_if_there_are_several() {
     let masters = masters(2);
-    masters
-        .iter()
-        .for_each(|master| allow(master, "+@all -set ~*"));
+    allow(&masters, "+@all -set ~*");
     let mut doctor = as_bob(&masters, "doctor");
     let urls = urls(&masters).replacen("redis://", "redis://bob:pw@", 1);
-    let (_, shown, err) = ended(doctor.env("QUORLOCK_MASTERS", urls));
-    assert!(shown.contains("ACL SETUSER <user> +set"), "{shown}{err}");
-    assert!(!shown.contains("redis-cli -h 127.0.0.1 -p"), "{shown}");
+    ended(doctor.env("QUORLOCK_MASTERS", urls))
+        .shows("ACL SETUSER <user> +set")
+        .hides("redis-cli -h 127.0.0.1 -p");
 }
 
 /// Such a user may not run `quorlock run --fence`.
 #[test]
 fn the_doctor_says_what_is_not_well_without_the_right_to_counters() {
     let masters = masters(3);
-    let rules = "+@all ~quorlock:[cdgqrw]*";
-    masters.iter().for_each(|master| allow(master, rules));
-    let (status, shown, err) = ended(&mut as_bob(&masters, "doctor"));
-    assert_eq!(status, 0, "{shown}{err}");
-    for part in [
-        "no fencing tokens without fence",
-        "'~quorlock:fence:*'",
-        "; all is well, but not for all kinds of locks\n",
-    ] {
-        assert!(shown.contains(part), "{part}: {shown}");
-    }
+    allow(&masters, "+@all ~quorlock:[cdgqrw]*");
+    ended(&mut as_bob(&masters, "doctor"))
+        .is(0)
+        .shows("no fencing tokens without fence")
+        .shows("'~quorlock:fence:*'")
+        .shows("; all is well, but not for all kinds of locks\n");
 }

@@ -3,7 +3,6 @@
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
-    process::Command,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -11,15 +10,16 @@ use nix::sys::signal::Signal;
 use testkit::server::{Server, masters};
 
 use crate::support::{
-    Running, assert_free, ended, ignores_interrupts, quorlock, script, until, urls, with,
+    PROGRAM, Running, assert_free, configure, each, ended, ignores_interrupts, list, quorlock, run,
+    script, shell, until, with,
 };
 
 #[test]
 fn the_status_is_that_of_the_command() {
     let masters = masters(3);
     for code in [0, 1, 2, 64, 75, 76, 126, 255] {
-        let (status, out, err) = ended(&mut script(&masters, "a", &format!("exit {code}")));
-        assert_eq!((status, &*out, &*err), (code, "", ""));
+        let ended = ended(&mut script(&masters, "a", &format!("exit {code}")));
+        ended.gives(code, "").in_lines(0);
         assert_free(&masters, "a"); // it is released before the end
     }
     for (signal, code) in [("TERM", 143), ("KILL", 137), ("INT", 130), ("SEGV", 139)] {
@@ -27,8 +27,7 @@ fn the_status_is_that_of_the_command() {
             println!("skipped INT: this process ignores it");
             continue;
         }
-        let (status, _, _) = ended(&mut script(&masters, "a", &format!("kill -{signal} $$")));
-        assert_eq!(status, code);
+        ended(&mut script(&masters, "a", &format!("kill -{signal} $$"))).is(code);
     }
 }
 
@@ -46,16 +45,15 @@ fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
         (file, 126, "permissions"),
         (folder, 126, "cannot be executed"),
     ] {
-        let (status, _, err) = ended(&mut with(&masters, &format!("run a -- {command}")));
-        assert_eq!(status, code, "{command}: {err}");
-        assert!(err.contains(says), "{err}");
+        run(&masters, &format!("run a -- {command}"))
+            .is(code)
+            .says(says);
     }
     fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
-    let (status, _, err) = ended(&mut with(&masters, &format!("run a -- {file}")));
-    assert_eq!(status, 126, "{err}");
-    let says = "its interpreter does not exist: the one in its first line (#!), without a line break of \
-                Windows, or the loader of a program";
-    assert!(err.contains(says), "{err}");
+    run(&masters, &format!("run a -- {file}")).is(126).says(
+        "its interpreter does not exist: the one in its first line (#!), without a line break of \
+         Windows, or the loader of a program",
+    );
     assert_free(&masters, "a");
 }
 
@@ -63,51 +61,34 @@ fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
 fn a_lock_that_is_held_is_75() {
     let masters = masters(3);
     let holder = Running::hold(&masters, "a");
-    for words in [
-        "--nonblock",
-        "-n",
-        "--wait 0s",
-        "--wait 300ms",
-        "-n --fence",
-        "-n -v",
+    let asked = |words: &str| ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+    for (words, lines, advice) in [
+        ("--nonblock", 1, "; try again later, or wait with --wait\n"),
+        ("-n", 1, "; try again later, or wait with --wait\n"),
+        ("--wait 0s", 1, ""),
+        (
+            "--wait 300ms",
+            1,
+            "; try again later, or with a longer --wait\n",
+        ),
+        ("-n --fence", 1, ""),
+        ("-n -v", 6, ""),
     ] {
-        let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
-        assert_eq!((status, &*out), (75, ""), "{words}: {err}");
-        assert!(err.contains("quorlock: \"a\" is held by "), "{err}");
+        let ended = asked(words).gives(75, "").in_lines(lines).last_says(advice);
+        let ended = ended.says("quorlock: \"a\" is held by ");
         let waits = words == "--wait 300ms";
-        assert_eq!(err.contains(" (waited 300ms); "), waits, "{err}");
-        let lines = if words.contains("-v") { 6 } else { 1 };
-        assert_eq!(err.lines().count(), lines, "{err}");
+        assert_eq!(ended.err.contains(" (waited 300ms); "), waits, "{ended}");
     }
     let named = format!("/{} (started ", holder.id());
     for words in ["-n", "--wait 300ms"] {
-        until(
-            "it names the holder, unless the machine is very busy",
-            || {
-                let (_, _, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
-                err.contains(&named)
-            },
-        );
+        let what = "it names the holder, unless the machine is very busy";
+        until(what, || asked(words).err.contains(&named));
     }
-    for (words, advice) in [
-        ("-n", "; try again later, or wait with --wait\n"),
-        (
-            "--wait 300ms",
-            "; try again later, or with a longer --wait\n",
-        ),
-    ] {
-        let (_, _, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
-        assert!(err.ends_with(advice), "{words}: {err}");
-    }
-    for (words, expected) in [("-n -E 3", 3), ("-q --conflict-exit-code 0 -n", 0)] {
-        let (status, out, _) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
-        assert_eq!((status, &*out), (expected, ""), "{words}");
-    }
-    let quiet = ended(&mut script(&masters, "-q -n a", "echo ran"));
-    assert_eq!(quiet, (75, String::new(), String::new()));
+    asked("-n -E 3").gives(3, "");
+    asked("-q --conflict-exit-code 0 -n").gives(0, "");
+    asked("-q -n").gives(75, "").in_lines(0);
     // The same name as another kind of lock is a mistake, and no contention.
-    let (status, _, err) = ended(&mut script(&masters, "-n --fair a", "echo ran"));
-    assert_eq!(status, 78, "{err}");
+    asked("-n --fair").is(78);
 }
 
 /// The grants of several programs that ask at once may look like a holder, but they are new. Here,
@@ -116,16 +97,14 @@ fn a_lock_that_is_held_is_75() {
 fn a_holder_that_is_not_new_is_asked_for_once() {
     let masters = masters(3);
     let _holder = Running::hold(&masters, "a");
-    until(
-        "one attempt is enough, unless the machine is very busy",
-        || {
-            let before = masters[0].calls(|name| name == "set");
-            let (status, _, err) = ended(&mut script(&masters, "-q -n a", "echo ran"));
-            assert_eq!(status, 75, "{err}");
-            // The first attempt also tries the right to SET.
-            masters[0].calls(|name| name == "set") == before + 2
-        },
-    );
+    let sets = || masters[0].calls(|name| name == "set");
+    let what = "one attempt is enough, unless the machine is very busy";
+    until(what, || {
+        let before = sets();
+        ended(&mut script(&masters, "-q -n a", "echo ran")).is(75);
+        // The first attempt also tries the right to SET.
+        sets() == before + 2
+    });
 }
 
 #[test]
@@ -137,44 +116,32 @@ fn a_wait_without_a_terminal_is_told_with_its_end() {
     let waiting = waiter.errors_until(&["waiting for \"a\""]);
     assert!(waiting.contains(", which is held by "), "{waiting}");
     holder.signal(Signal::SIGTERM);
-    let (status, out, err) = waiter.ended();
-    assert_eq!((status.code(), &*out), (Some(0), "ran\n"), "{err}");
-    assert!(err.starts_with("quorlock: got \"a\" after "), "{err}");
-    assert_eq!(err.lines().count(), 1, "{err}");
-    let (status, out, err) = quiet.ended();
-    assert_eq!((status.code(), &*out, &*err), (Some(0), "ran\n", ""));
+    let ended = waiter.ended().gives(0, "ran\n").in_lines(1);
+    ended.first_says("quorlock: got \"a\" after ");
+    quiet.ended().gives(0, "ran\n").in_lines(0);
 }
 
 #[test]
 fn a_key_without_a_ttl_is_told_at_once_and_not_hidden() {
     let masters = masters(3);
-    for master in &masters {
-        master.command(&["SET", "a", "x"]);
-    }
+    each(&masters, "SET a x");
     let text = "\"a\" is held without a TTL, so it may be no lock; ";
     for (words, expected) in [("-n", 75), ("-q -n", 75), ("-q -n -E 7", 7)] {
-        let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
-        assert_eq!((status, &*out), (expected, ""), "{words}: {err}");
-        assert!(err.starts_with(&format!("quorlock: {text}")), "{err}");
-        assert_eq!(err.lines().count(), 1, "{err}");
+        let ended = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        let ended = ended.gives(expected, "").in_lines(1);
+        ended.first_says(&format!("quorlock: {text}"));
     }
     for words in ["a", "-q a"] {
         let mut waiter = Running::start(&mut script(&masters, words, "echo ran"));
-        let line = waiter.errors_until(&["\n"]);
-        assert!(
-            line.contains(&format!("waiting for \"a\": {text}")),
-            "{line}"
-        );
+        waiter.errors_until(&["waiting for \"a\": ", text, "\n"]);
     }
 }
 
 #[test]
 fn a_key_that_is_not_a_lock_is_78() {
     let masters = masters(3);
-    for master in &masters {
-        master.command(&["RPUSH", "list", "x"]);
-        master.command(&["HSET", "hash", "field", "value"]);
-    }
+    each(&masters, "RPUSH list x");
+    each(&masters, "HSET hash field value");
     for words in [
         "-n list",
         "list",
@@ -182,20 +149,16 @@ fn a_key_that_is_not_a_lock_is_78() {
         "-n --permits 2 list",
         "-n hash",
     ] {
-        let (status, out, err) = ended(&mut script(&masters, words, "echo ran"));
-        assert_eq!((status, &*out), (78, ""), "{words}: {err}");
-        assert!(err.contains(": its key is not a lock; "), "{words}: {err}");
+        let ended = ended(&mut script(&masters, words, "echo ran"));
+        ended.gives(78, "").says(": its key is not a lock; ");
     }
 }
 
 #[test]
 fn no_majority_is_69() {
     let mut masters = masters(5);
-    for master in &mut masters[..2] {
-        master.kill();
-    }
-    let (status, out, err) = ended(&mut script(&masters, "-n a", "echo $QUORLOCK_VOTES"));
-    assert_eq!((status, &*out), (0, "3/5\n"), "{err}");
+    masters[..2].iter_mut().for_each(Server::kill);
+    ended(&mut script(&masters, "-n a", "echo $QUORLOCK_VOTES")).gives(0, "3/5\n");
     masters[2].kill();
     for words in [
         "--nonblock",
@@ -204,143 +167,143 @@ fn no_majority_is_69() {
         "-n --fence",
     ] {
         let since = Instant::now();
-        let (status, out, err) = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
-        assert_eq!((status, &*out), (69, ""), "{words}: {err}");
-        assert!(
-            err.contains(" 2 of 5 masters can vote, and 3 are needed; 127.0.0.1:")
-                && err.matches(": Connection refused").count() == 3,
-            "{err}"
+        let ended = ended(&mut script(&masters, &format!("{words} a"), "echo ran"));
+        let ended = ended.gives(69, "").in_lines(1);
+        let ended = ended.says(" 2 of 5 masters can vote, and 3 are needed; 127.0.0.1:");
+        assert_eq!(
+            ended.err.matches(": Connection refused").count(),
+            3,
+            "{ended}"
         );
-        assert_eq!(err.lines().count(), 1, "{err}");
         assert!(since.elapsed() < Duration::from_secs(10), "{words}");
     }
-    let (_, _, err) = ended(&mut script(&masters, "-v -n a", "echo ran"));
-    let rows = err.lines().filter(|line| line.starts_with("  "));
-    let refused = rows.filter(|row| row.contains("refused"));
+    // A table has a row for each master.
+    let ended = run(&masters, "run -v -n a -- echo ran");
+    let rows = ended.err.lines().filter(|line| line.starts_with("  "));
     assert_eq!(
-        refused.count(),
+        rows.filter(|row| row.contains("refused")).count(),
         3,
-        "a row for each master that is down: {err}"
+        "{ended}"
     );
 }
 
 #[test]
 fn wrong_arguments_are_64() {
     let masters = masters(3);
-    for words in [
-        "",
-        "run",
-        "run a",
-        "run a true",
-        "run --wait -1s a -- true",
-        "run --wait 1s --nonblock a -- true",
-        "run --ttl 2h a -- true", // more than the longest TTL
-        "run --ttl 1ms a -- true",
-        "run --kill-after 6s a -- true", // more than half the TTL
-        "hold",
-        "hold a -- true", // it would lock "true", too
-        "fly",
+    let time = "is not a time, expected one such as 10s, 500ms or 1m";
+    let status = "expected a number from 0 to 255";
+    let permits = "expected a number from 1 to 1000";
+    let conflict = "cannot be used with";
+    for (words, says) in [
+        ("", ""),
+        ("run", ""),
+        ("run a", ""),
+        ("run a true", ""),
+        ("run --wait 1s --nonblock a -- true", ""),
+        (
+            "run --ttl 2h a -- true", // more than the longest TTL
+            "or a longer --max-ttl or max_ttl in all programs",
+        ),
+        ("run --ttl 1ms a -- true", ""),
+        ("run --ttl 0s a -- true", "a TTL of 0s is out of range"),
+        (
+            "run --max-hold 0s a -- true",
+            "invalid value '0s' for '--max-hold <TIME>'",
+        ),
+        ("run --kill-after 6s a -- true", ""), // more than half the TTL
+        ("run --wait -1s a -- true", time),
+        ("run --ttl abc a -- true", time),
+        ("run --ttl 10x a -- true", time),
+        ("run --wait 200years a -- true", "is longer than 100 years"),
+        ("run -E x a -- true", status),
+        ("run -E 256 a -- true", status),
+        (
+            "doctor --textfile q.txt",
+            "expected a name that ends with .prom",
+        ),
+        ("run --permits 0 a -- true", permits),
+        ("run --permits 1001 a -- true", permits),
+        ("run --permits=-1 a -- true", permits),
+        ("run --permits many a -- true", permits),
+        ("run --permits 2 --fair a -- true", conflict),
+        ("run --permits 2 --read a -- true", conflict),
+        ("run --permits 2 --write a -- true", conflict),
+        ("run --read --write a -- true", conflict),
+        ("run --read --fair a -- true", conflict),
+        ("run --write --fair a -- true", conflict),
+        ("run --read --fence a -- true", conflict),
+        ("run -- -job", "names stand before --"),
+        ("run -n -job -- true", "names stand before --"),
+        ("hold -- -job", "names stand before --"),
+        ("hold", ""),
+        ("hold a -- true", ""), // it would lock "true", too
+        ("fly", ""),
     ] {
-        let (status, out, err) = ended(&mut with(&masters, words));
-        assert_eq!((status, &*out), (64, ""), "{words:?}: {err}");
+        run(&masters, words).gives(64, "").says(says);
     }
-    let empty = ended(quorlock(&masters).args(["run", "", "--", "true"]));
-    assert_eq!(empty.0, 64, "{}", empty.2);
-    let (status, _, err) = ended(with(&[], "run a -- true").env("QUORLOCK_MASTERS", ""));
-    assert_eq!(status, 64);
-    assert!(err.contains("--master URL"), "{err}");
-    for words in ["run -- -job", "run -n -job -- true", "hold -- -job"] {
-        let (_, _, err) = ended(&mut with(&masters, words));
-        assert!(err.contains("names stand before --"), "{err}");
-    }
-    let (_, _, err) = ended(&mut with(&masters, "run a --tll 5s -- true"));
-    assert!(!err.contains("names stand"), "{err}");
-    let (_, _, err) = ended(&mut with(&masters, "run --wait -1s a -- true"));
-    assert!(
-        err.contains("is not a time, expected one such as 10s, 500ms or 1m"),
-        "{err}"
-    );
-    let (_, _, err) = ended(&mut with(&masters, "run --ttl 2h a -- true"));
-    assert!(
-        err.contains("or a longer --max-ttl or max_ttl in all programs"),
-        "{err}"
-    );
+    run(&masters, "run --permits 1000 a -- true").is(0);
+    ended(quorlock(&masters).args(["run", "", "--", "true"])).is(64);
+    run(&[], "run a -- true").is(64).says("--master URL");
+    run(&masters, "run a --tll 5s -- true").omits("names stand");
     // A look that is strict would begin a quarantine for the other one.
     for words in [
         "run --strict=false a -- echo --strict true",
         "status true --strict",
     ] {
-        let (status, _, err) = ended(&mut with(&masters, words));
-        assert!(status == 0 || status == 69, "{words}: {err}");
+        let ended = run(&masters, words);
+        assert!([0, 69].contains(&ended.status), "{ended}");
     }
     for words in ["--help", "--version", "run --help", "help", "help run"] {
-        let (status, out, _) = ended(&mut with(&masters, words));
-        assert_eq!(status, 0);
-        assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
+        let ended = run(&masters, words).is(0);
+        let mut lines = ended.out.lines();
+        assert!(lines.all(|line| line.chars().count() <= 80), "{ended}");
     }
 }
 
 #[test]
 fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
     let mut masters = masters(3);
-    masters[0].kill();
-    masters[1].kill();
+    masters[..2].iter_mut().for_each(Server::kill);
     let mut running = Running::start(&mut script(&masters, "a", "echo ran"));
-    let news = running.error_line();
-    let expected = format!(
+    running.errors_until(&[&format!(
         "waiting for \"a\": only 1 of 3 masters can vote, and 2 are needed; 127.0.0.1:{0}: \
          connecting to 127.0.0.1:{0}: Connection refused",
         masters[0].port()
-    );
-    assert!(news.contains(&expected), "{news}");
-    running.signal(Signal::SIGTERM);
-    assert_eq!(running.ended().0.code(), Some(143));
+    )]);
+    running.terminated().is(143);
 }
 
 #[test]
 fn a_master_without_a_vote_yet_is_not_one_that_failed() {
     let mut masters = masters(3);
-    assert_eq!(ended(&mut script(&masters, "a", "true")).0, 0); // writes the keys of the guard
+    run(&masters, "run a -- true").is(0); // writes the keys of the guard
     masters[1].command(&["HSET", "quorlock:guard", "run_id", "another"]);
     masters[0].kill();
-    let (status, _, err) = ended(&mut script(&masters, "-n a", "true"));
-    assert_eq!(status, 69, "{err}");
-    let expected =
-        "only 1 of 3 masters can vote, and 2 are needed; masters that may have forgotten locks ";
-    assert!(err.contains(expected), "{err}");
-    assert!(err.contains("wait longer with --ready"), "{err}");
+    run(&masters, "run -n a -- true")
+        .is(69)
+        .says("only 1 of 3 masters can vote, and 2 are needed; masters that may have forgotten ")
+        .says("wait longer with --ready");
 }
 
 #[test]
 fn masters_that_may_have_forgotten_locks_are_waited_for() {
     let masters = masters(3);
-    let urls: Vec<_> = masters.iter().map(Server::url).collect();
-    let file = masters[0].directory().join("strict.toml");
-    let text =
-        format!("[set.s]\nmasters = {urls:?}\nstrict = true\nttl = \"2s\"\nmax_ttl = \"3s\"\n");
-    fs::write(&file, text).unwrap();
-    let strict = |words: &str| {
-        ended(&mut with(
-            &[],
-            &format!("--config {} --set s {words}", file.display()),
-        ))
-    };
-    let (status, _, err) = strict("run -n a -- true");
-    assert_eq!(status, 69, "{err}");
-    assert!(err.contains("; wait longer with --ready"), "{err}");
-    let (status, shown, _) = strict("status a");
-    assert_eq!(status, 69, "{shown}");
-    assert!(
-        shown.contains("a  free, but nobody can lock it: only 0 of 3 masters"),
-        "{shown}"
-    );
-    assert_eq!(shown.matches("  free, no vote for ").count(), 3, "{shown}");
-    let (status, _, err) = strict("run -n --ready 10ms a -- true");
-    assert_eq!(status, 69, "{err}");
-    assert!(err.contains("have no vote for "), "{err}");
-    let (status, out, err) = strict("run -v -q -n --ready 20s a -- echo ran");
-    assert_eq!((status, &*out), (0, "ran\n"), "{err}");
-    assert!(!err.contains("waiting for"), "it ends by itself: {err}");
+    let settings = "strict = true\nttl = \"2s\"\nmax_ttl = \"3s\"";
+    let file = configure(masters[0].directory(), &list(&masters), settings);
+    let strict = |words: &str| run(&[], &format!("--config {} {words}", file.display()));
+    strict("run -n a -- true")
+        .is(69)
+        .says("; wait longer with --ready");
+    strict("status a")
+        .is(69)
+        .shows("a  free, but nobody can lock it: only 0 of 3 masters")
+        .shows_times(3, "  free, no vote for ");
+    strict("run -n --ready 10ms a -- true")
+        .is(69)
+        .says("have no vote for ");
+    strict("run -v -q -n --ready 20s a -- echo ran")
+        .gives(0, "ran\n")
+        .omits("waiting for"); // it ends by itself
 }
 
 #[test]
@@ -348,41 +311,27 @@ fn a_database_that_the_masters_do_not_have_is_78() {
     let masters = masters(3);
     let urls: Vec<_> = masters.iter().map(|master| master.url() + "/99").collect();
     let mut command = with(&masters, "run a -- echo ran");
-    let (status, out, err) = ended(command.env("QUORLOCK_MASTERS", urls.join(",")));
-    assert_eq!((status, &*out), (78, ""), "{err}");
-    assert!(
-        err.contains("refused the database 99: ERR DB index is out of range"),
-        "{err}"
-    );
+    ended(command.env("QUORLOCK_MASTERS", urls.join(",")))
+        .gives(78, "")
+        .says("refused the database 99: ERR DB index is out of range");
 }
 
 #[test]
 fn a_command_is_found_without_a_path() {
     let masters = masters(1);
-    let (status, out, err) = ended(with(&masters, "run a -- echo ran").env_remove("PATH"));
-    assert_eq!((status, &*out), (0, "ran\n"), "{err}");
+    ended(with(&masters, "run a -- echo ran").env_remove("PATH")).gives(0, "ran\n");
 }
 
 #[test]
 fn too_few_files_are_71() {
     let masters = masters(3);
-    let limited = |files: u32| {
-        let script = format!("ulimit -n {files}; exec \"$0\" run -n a -- true");
-        let mut shell = Command::new("sh");
-        let program = quorlock(&masters);
-        shell.args(["-c", &script]).arg(program.get_program());
-        let known = program.get_envs();
-        shell.envs(known.filter_map(|(name, value)| Some((name, value?))));
-        ended(&mut shell)
-    };
     for files in 4.. {
-        let (status, _, err) = limited(files);
-        if status == 0 {
+        let line = format!("ulimit -n {files}; exec \"$0\" run -n a -- true");
+        let ended = ended(&mut shell(&masters, &line));
+        if ended.status == 0 {
             break;
         }
-        assert_eq!(status, 71, "{files}: {err}");
-        assert!(err.starts_with("quorlock: cannot "), "{files}: {err}");
-        assert_eq!(err.lines().count(), 1, "{files}: {err}");
+        ended.is(71).in_lines(1).first_says("quorlock: cannot ");
         assert_free(&masters, "a");
     }
 }
@@ -404,8 +353,8 @@ fn the_command_knows_the_lock() {
         "--fence a",
     ] {
         let before = now();
-        let (status, out, err) = ended(script(&masters, words, show).env("QUORLOCK_LOCK", "outer"));
-        assert_eq!((status, &*err), (0, ""));
+        let ended = ended(script(&masters, words, show).env("QUORLOCK_LOCK", "outer"));
+        let out = ended.is(0).in_lines(0).out;
         let fields: Vec<_> = out.trim_end().split(',').collect();
         assert_eq!(fields[0], "a");
         let ttl = if words.contains("20s") {
@@ -414,15 +363,10 @@ fn the_command_knows_the_lock() {
             10_000
         };
         let deadline: u128 = fields[2].parse().unwrap();
-        assert!(
-            deadline > before + ttl / 2 && deadline < now() + ttl,
-            "{out}"
-        );
-        let (granted, of) = fields[3].split_once('/').unwrap();
-        assert!(
-            (3..=5).contains(&granted.parse::<u32>().unwrap()) && of == "5",
-            "{out}"
-        );
+        let is_in_time = deadline > before + ttl / 2 && deadline < now() + ttl;
+        assert!(is_in_time, "{out}");
+        let votes: u32 = fields[3].strip_suffix("/5").unwrap().parse().unwrap();
+        assert!((3..=5).contains(&votes), "{out}");
         if words.contains("fence") {
             let token: u64 = fields[1].parse().unwrap();
             assert!(token > last, "{out}");
@@ -432,13 +376,10 @@ fn the_command_knows_the_lock() {
         }
     }
     // An inner run does not show the token of the outer one.
-    let inner = format!(
-        "exec {} run b -- sh -c '{show}'",
-        env!("CARGO_BIN_EXE_quorlock")
-    );
-    let (status, out, err) = ended(&mut script(&masters, "--fence a", &inner));
-    assert_eq!(status, 0, "{err}");
-    assert!(out.starts_with("b,,"), "{out}");
+    let inner = format!("exec {PROGRAM} run b -- sh -c '{show}'");
+    ended(&mut script(&masters, "--fence a", &inner))
+        .is(0)
+        .begins("b,,");
 }
 
 #[test]
@@ -446,55 +387,29 @@ fn a_minimum_time_outlives_the_command() {
     let masters = masters(3);
     for code in [0, 3] {
         let words = format!("-n --min-hold 1m job{code}");
-        let (status, _, err) = ended(&mut script(&masters, &words, &format!("exit {code}")));
-        assert_eq!((status, &*err), (code, ""));
-        let (status, _, _) = ended(&mut script(&masters, &words, "exit 0"));
-        assert_eq!(status, 75);
-        let left: u64 = masters[0]
-            .command(&["PTTL", &format!("job{code}")])
-            .parse()
-            .unwrap();
-        assert!(left > 50_000, "{left} ms");
+        ended(&mut script(&masters, &words, &format!("exit {code}")))
+            .is(code)
+            .in_lines(0);
+        ended(&mut script(&masters, &words, "exit 0")).is(75);
+        let left = masters[0].command(&["PTTL", &format!("job{code}")]);
+        assert!(left.parse::<u64>().unwrap() > 50_000, "{left} ms");
     }
 }
 
 #[test]
 fn stdin_and_both_outputs_are_those_of_the_command() {
     let masters = masters(3);
-    let mut shell = Command::new("sh");
-    let pipeline =
-        r#"printf 'a\nb\n' | "$0" run a -- sh -c 'cat; echo e >&2; cat /proc/self/status'"#;
-    shell.args(["-c", pipeline, env!("CARGO_BIN_EXE_quorlock")]);
-    let (status, out, err) = ended(shell.env("QUORLOCK_MASTERS", urls(&masters)));
-    assert_eq!((status, &*err), (0, "e\n"));
-    assert!(out.starts_with("a\nb\n"), "{out}");
-    assert!(
-        out.contains("SigBlk:\t0000000000000000\n"),
-        "no signal is blocked: {out}"
-    );
-}
-
-#[test]
-fn a_time_of_zero_that_would_run_nothing_is_64() {
-    for (words, says) in [
-        (
-            "--max-hold 0s",
-            "invalid value '0s' for '--max-hold <TIME>'",
-        ),
-        ("--ttl 0s", "a TTL of 0s is out of range"),
-    ] {
-        let masters = masters(1);
-        let words = format!("run -n {words} a -- echo ran");
-        let (status, out, err) = ended(&mut with(&masters, &words));
-        assert_eq!((status, &*out), (64, ""), "{err}");
-        assert!(err.contains(says), "{err}");
-    }
+    let line = r#"printf 'a\nb\n' | "$0" run a -- sh -c 'cat; echo e >&2; cat /proc/self/status'"#;
+    let ended = ended(&mut shell(&masters, line)).is(0).begins("a\nb\n");
+    assert_eq!(ended.err, "e\n");
+    ended.shows("SigBlk:\t0000000000000000\n"); // no signal is blocked
 }
 
 /// A second lock would be held, of which nobody thought.
 #[test]
 fn a_unit_or_a_value_of_a_flag_is_no_name() {
     let masters = masters(3);
+    let apart = "--strict takes no separate value";
     for (words, wrong, name) in [
         ("run --ttl 10 s a -- true", "write --ttl 10s", "s"),
         ("run -w 5 m a -- true", "write -w 5m", "m"),
@@ -504,36 +419,24 @@ fn a_unit_or_a_value_of_a_flag_is_no_name() {
             "write --node-timeout 500ms",
             "ms",
         ),
-        ("run yes -n -- true", "", ""),
-        (
-            "run --strict yes a -- true",
-            "--strict takes no separate value",
-            "yes",
-        ),
-        (
-            "status --strict false",
-            "--strict takes no separate value",
-            "false",
-        ),
+        ("run --strict yes a -- true", apart, "yes"),
+        ("status --strict false", apart, "false"),
         ("hold a --fence on", "--fence takes no separate value", "on"),
-        ("run --permits 3 s -- true", "", ""),
-        ("run --label no a -- true", "", ""),
-        ("run --ttl 10 a s -- true", "", ""),
-        ("run -w 5s s -- echo --ttl 10 s", "", ""),
     ] {
-        let (status, out, err) = ended(&mut with(&masters, words));
-        if wrong.is_empty() {
-            assert_eq!((status, &*err), (0, ""), "{words}");
-            continue;
-        }
-        assert_eq!((status, &*out), (64, ""), "{words}: {err}");
         let option = words.split(' ').take_while(|word| *word != name);
-        let option = option.filter(|word| word.starts_with('-')).last();
-        let expected = format!(
-            "quorlock: {wrong}; if {name} is a name, put it before {}\n",
-            option.unwrap()
-        );
-        assert_eq!(err, expected, "{words}");
+        let option = option.filter(|word| word.starts_with('-')).last().unwrap();
+        let ended = run(&masters, words).gives(64, "");
+        let expected = format!("quorlock: {wrong}; if {name} is a name, put it before {option}\n");
+        assert_eq!(ended.err, expected, "{words}");
+    }
+    for words in [
+        "run yes -n -- true",
+        "run --permits 3 s -- true",
+        "run --label no a -- true",
+        "run --ttl 10 a s -- true",
+        "run -w 5s s -- echo --ttl 10 s",
+    ] {
+        run(&masters, words).is(0).in_lines(0);
     }
 }
 
@@ -542,37 +445,15 @@ fn options_have_the_names_that_other_programs_give_them() {
     let masters = masters(3);
     let _holder = Running::hold(&masters, "a");
     for words in ["-w 0.01", "--timeout 10ms", "--no-wait"] {
-        let (status, _, err) = ended(&mut with(&masters, &format!("run {words} a -- true")));
-        assert_eq!(status, 75, "{words}: {err}");
+        run(&masters, &format!("run {words} a -- true")).is(75);
     }
     for words in ["-f", "--force"] {
-        let (status, _, err) = ended(&mut with(&masters, &format!("break {words} none")));
-        assert_ne!(status, 64, "{words}: {err}");
+        let ended = run(&masters, &format!("break {words} none"));
+        assert_ne!(ended.status, 64, "{ended}");
     }
     for (words, tip) in [("-x", false), ("--fly", false), ("--fairr", true)] {
-        let (status, _, err) = ended(&mut with(&masters, &format!("run {words} a -- true")));
-        assert_eq!((status, err.contains("tip: ")), (64, tip), "{words}: {err}");
-        assert!(!err.contains("as a value"), "{err}");
-    }
-}
-
-#[test]
-fn a_wrong_value_is_told_what_was_expected() {
-    let masters = masters(3);
-    let time = "is not a time, expected one such as 10s, 500ms or 1m";
-    for (words, expected) in [
-        ("run --ttl abc a -- true", time),
-        ("run --ttl 10x a -- true", time),
-        ("run --wait 200years a -- true", "is longer than 100 years"),
-        ("run -E x a -- true", "expected a number from 0 to 255"),
-        ("run -E 256 a -- true", "expected a number from 0 to 255"),
-        (
-            "doctor --textfile q.txt",
-            "expected a name that ends with .prom",
-        ),
-    ] {
-        let (status, _, err) = ended(&mut with(&masters, words));
-        let line = err.lines().next().unwrap_or_default();
-        assert!(status == 64 && line.ends_with(expected), "{words}: {err}");
+        let ended = run(&masters, &format!("run {words} a -- true")).is(64);
+        let ended = ended.omits("as a value");
+        assert_eq!(ended.err.contains("tip: "), tip, "{ended}");
     }
 }

@@ -6,7 +6,9 @@ use nix::sys::signal::Signal;
 use testkit::server::{Server, masters};
 
 use crate::{
-    support::{assert_free, ignores, ignores_interrupts, is_alive, until, urls, with},
+    support::{
+        PROGRAM, assert_free, each, ignores, ignores_interrupts, is_alive, until, urls, with,
+    },
     terminal::Terminal,
 };
 
@@ -16,8 +18,12 @@ fn start(masters: &[Server]) -> Option<Terminal> {
     command.args(["-c", "-w", "bash", "--norc", "--noprofile", "-i"]);
     command.env("QUORLOCK_MASTERS", urls(masters));
     command.env("LC_ALL", "C"); // the messages of bash are awaited in English
-    command.env("Q", env!("CARGO_BIN_EXE_quorlock"));
-    Terminal::start(command)
+    command.env("Q", PROGRAM);
+    let terminal = Terminal::start(command);
+    if terminal.is_none() {
+        println!("skipped: setsid is not installed");
+    }
+    terminal
 }
 
 /// A shell echoes what is typed, so a text that is awaited is not typed as such.
@@ -29,7 +35,6 @@ fn the_command_has_the_terminal() {
     }
     let masters = masters(3);
     let Some(mut shell) = start(&masters) else {
-        println!("skipped: setsid is not installed");
         return;
     };
     shell.types("$Q run a -- sh -c 'echo w$((1))ts; read x; echo got $x'; echo st=$?\n");
@@ -68,7 +73,6 @@ fn the_command_has_the_terminal() {
 fn a_command_that_is_stopped_ends_with_its_lock() {
     let masters = masters(3);
     let Some(mut shell) = start(&masters) else {
-        println!("skipped: setsid is not installed");
         return;
     };
     shell.types("$Q run --ttl 2s a -- sh -c 'echo p$((1))d=$$=; exec sleep 1000'\n");
@@ -86,7 +90,6 @@ fn a_command_that_is_stopped_ends_with_its_lock() {
 fn a_command_in_a_pipeline_may_read_from_the_terminal() {
     let masters = masters(3);
     let Some(mut shell) = start(&masters) else {
-        println!("skipped: setsid is not installed");
         return;
     };
     shell.types("$Q run a -- sh -c 'echo p$((1))pe; read x; echo got $x' | cat; echo st=$?\n");
@@ -137,7 +140,6 @@ fn a_shell_that_loses_its_lock_takes_its_jobs_along() {
     }
     let masters = masters(3);
     let Some(mut shell) = start(&masters) else {
-        println!("skipped: setsid is not installed");
         return;
     };
     shell.types("PS1='i''n> ' $Q run --ttl 3s a -- bash --norc -i; echo st=$?\n");
@@ -147,9 +149,7 @@ fn a_shell_that_loses_its_lock_takes_its_jobs_along() {
     shell.until("=");
     let (job, _) = shell.shown.split_once('=').unwrap();
     let job = job.to_owned();
-    for master in &masters {
-        master.command(&["DEL", "a"]);
-    }
+    each(&masters, "DEL a");
     shell.shows("st=76");
     until("the job is dead", || !is_alive(&job));
 }

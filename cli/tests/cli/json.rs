@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::server::masters;
 
-use crate::support::{ended, json, with, write_fair};
+use crate::support::{run, write_fair};
 
 /// Returns the names of the fields that a section of `JSON.md` documents, with the fields of a
 /// holder at each path that has one.
@@ -81,9 +81,7 @@ fn the_json_has_the_documented_fields() {
     let mut masters = masters(3);
     write_fair(&masters, "queue", "an-owner");
     masters[2].kill();
-    let (status, shown, _) = ended(&mut with(&masters, "status queue --json"));
-    assert_eq!(status, 75);
-    let shown = json(&shown);
+    let shown = run(&masters, "status queue --json").is(75).json();
     is_documented("status", &shown);
     let lock = &shown["locks"][0];
     let holder = &lock["holder"];
@@ -102,11 +100,8 @@ fn the_json_has_the_documented_fields() {
         .collect();
     assert_eq!(views, [Some("held"), Some("held"), Some("no_answer")]);
 
-    let (_, shown, _) = ended(&mut with(&masters, "doctor --json"));
-    is_documented("doctor", &json(&shown));
-    let (status, shown, _) = ended(&mut with(&masters, "break queue --yes --json"));
-    assert_eq!(status, 0);
-    let shown = json(&shown);
+    is_documented("doctor", &run(&masters, "doctor --json").json());
+    let shown = run(&masters, "break queue --yes --json").is(0).json();
     is_documented("break", &shown);
     assert_eq!(
         (&shown["is_broken"], &shown["holder"]["depth"]),

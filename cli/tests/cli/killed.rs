@@ -13,7 +13,7 @@ use nix::{
 };
 use testkit::server::masters;
 
-use crate::support::{Running, dead_by, is_alive, script, until};
+use crate::support::{PROGRAM, Running, dead_by, each, is_alive, script, until};
 
 /// Prints the process IDs of two children and of itself. None of them ends by itself or obeys
 /// signals that can be ignored.
@@ -35,9 +35,7 @@ fn the_command_dies_with_a_wrapper_that_is_killed() {
         running.signal(Signal::SIGKILL);
         until("all are dead", || !family.iter().any(|pid| is_alive(pid)));
         drop(running);
-        for master in &masters {
-            master.command(&["DEL", "a"]); // instead of waiting for the TTL
-        }
+        each(&masters, "DEL a"); // instead of waiting for the TTL
     }
 }
 
@@ -94,13 +92,8 @@ fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
     running.signal(Signal::SIGSTOP); // long before the first renewal
     dead_by(&family, deadline);
     running.signal(Signal::SIGCONT);
-    let (status, _, err) = running.ended();
-    assert_eq!(status.code(), Some(76), "{err}");
-    assert!(
-        err.contains("; its keeper killed the command if it had not ended; not renewed since 20"),
-        "{err}"
-    );
-    assert_eq!(err.lines().count(), 1, "{err}");
+    let says = "; its keeper killed the command if it had not ended; not renewed since 20";
+    running.ended().is(76).says(says).in_lines(1);
 }
 
 /// The keeper sees a clock that is an hour ahead, as after a suspension of an hour. The clock that
@@ -109,9 +102,7 @@ fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
 fn a_suspended_machine_does_not_move_the_deadline() {
     let mut command = Command::new("unshare");
     let namespace = ["--time", "--boottime", "3600", "--fork", "setsid"];
-    command
-        .args(namespace)
-        .args([env!("CARGO_BIN_EXE_quorlock"), "--keeper"]);
+    command.args(namespace).args([PROGRAM, "--keeper"]);
     let child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -13,7 +13,9 @@ use nix::{
 };
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, assert_free, dead_by, ended, is_alive, script, until, urls, with};
+use crate::support::{
+    Running, all_have, assert_free, dead_by, each, ended, is_alive, run, script, until, urls, with,
+};
 
 /// A command that cleans up and succeeds when it is asked to end.
 const CLEAN: &str =
@@ -25,51 +27,29 @@ const STUBBORN: &str = "trap '' TERM; echo ready; sleep 1000 & echo $!; while :;
 /// The end of a line about an outage.
 const ADVICE: &str = "; run `quorlock doctor` with the same masters\n";
 
-fn delete(masters: &[Server]) {
-    for master in masters {
-        master.command(&["DEL", "a"]);
-    }
-}
-
+/// No renewal is due before the end of the last two.
 #[test]
 fn a_lost_lock_is_76_whatever_the_command_returns() {
     let masters = masters(3);
-    let running = Running::ready(&mut script(&masters, "--ttl 3s a", CLEAN));
-    delete(&masters);
-    let (status, out, err) = running.ended();
-    assert_eq!((status.code(), &*out), (Some(76), "cleaned up\n"), "{err}");
-    let reason =
-        "quorlock: lost \"a\": a majority of masters no longer hold it; ending the command; ";
-    assert!(err.starts_with(reason), "{err}");
-    let votes = err.matches(" holds nothing").count();
-    assert!(
-        votes >= 2,
-        "two decide, and the third may come later: {err}"
-    );
-    assert!(err.ends_with(ADVICE), "{err}");
-    assert_eq!(err.lines().count(), 1, "{err}");
-}
-
-/// No renewal is due before the end.
-#[test]
-fn a_loss_that_is_found_at_the_end_is_76() {
-    let masters = masters(3);
-    let reason = "quorlock: lost \"a\": a majority of masters no longer hold it; ";
-    for verb in ["run", "hold"] {
-        let running = match verb {
-            "run" => Running::ready(&mut script(
-                &masters,
-                "--ttl 60s a",
-                "echo ready; exec sleep 1000",
-            )),
-            _ => Running::hold(&masters, "a"),
+    let long = "--ttl 60s a";
+    for (words, work, out, then) in [
+        ("--ttl 3s a", CLEAN, "cleaned up\n", "ending the command; "),
+        (long, "echo ready; exec sleep 1000", "", ""),
+        (long, "", "", ""),
+    ] {
+        let running = match work {
+            "" => Running::hold(&masters, "a"),
+            _ => Running::ready(&mut script(&masters, words, work)),
         };
-        delete(&masters);
-        running.signal(Signal::SIGTERM);
-        let (status, _, err) = running.ended();
-        assert_eq!(status.code(), Some(76), "{verb}: {err}");
-        assert!(err.starts_with(reason) && err.ends_with(ADVICE), "{err}");
-        assert_eq!(err.lines().count(), 1, "{err}");
+        each(&masters, "DEL a");
+        if words == long {
+            running.signal(Signal::SIGTERM);
+        }
+        let reason = "quorlock: lost \"a\": a majority of masters no longer hold it; ";
+        let ended = running.ended().gives(76, out).in_lines(1).last_says(ADVICE);
+        let ended = ended.first_says(&format!("{reason}{then}"));
+        // Two decide, and the third may come later.
+        assert!(ended.err.matches(" holds nothing").count() >= 2, "{ended}");
     }
 }
 
@@ -84,14 +64,12 @@ fn a_command_that_leaves_its_group_ends_with_the_lock() {
         (running, pid)
     };
     let (running, pid) = start();
-    delete(&masters);
-    let (status, _, err) = running.ended();
-    assert_eq!(status.code(), Some(76), "{err}");
+    each(&masters, "DEL a");
+    running.ended().is(76);
     assert!(!is_alive(&pid));
 
     let (running, pid) = start();
-    running.signal(Signal::SIGTERM);
-    assert_eq!(running.ended().0.code(), Some(143));
+    running.terminated().is(143);
     assert!(!is_alive(&pid));
 
     let (running, pid) = start();
@@ -115,9 +93,8 @@ fn nobody_who_reads_messages_is_needed_to_end_a_command() {
     );
     let mut command = script(&masters, "--ttl 10s a", &clean);
     let running = Running::ready(command.stderr(stderr));
-    delete(&masters);
-    let (status, _) = running.ended_without_stderr();
-    assert_eq!(status.code(), Some(76));
+    each(&masters, "DEL a");
+    running.ended().is(76);
     assert_eq!(fs::read_to_string(mark).unwrap(), "term\n");
 }
 
@@ -128,14 +105,11 @@ fn a_command_that_ignores_term_is_killed_with_its_children() {
     let mut running = Running::ready(&mut script(&masters, words, STUBBORN));
     let child = running.line();
     let since = Instant::now();
-    delete(&masters);
-    let (status, _, err) = running.ended();
-    assert_eq!(status.code(), Some(76), "{err}");
-    assert!(since.elapsed() > Duration::from_millis(300));
-    assert!(
-        since.elapsed() < Duration::from_secs(3),
-        "after the validity"
-    );
+    each(&masters, "DEL a");
+    running.ended().is(76);
+    let took = since.elapsed();
+    assert!(took > Duration::from_millis(300), "{took:?}");
+    assert!(took < Duration::from_secs(3), "after the validity");
     until("its child is dead", || !is_alive(&child));
 }
 
@@ -151,12 +125,11 @@ fn a_lock_that_cannot_be_renewed_ends_the_command_in_time() {
     // Long before the first renewal. They answer nothing, and still have the key.
     masters[..3].iter().for_each(Server::pause);
     dead_by(&[child], deadline);
-    let (status, _, err) = running.ended();
-    assert_eq!(status.code(), Some(76), "{err}");
-    let last = err.lines().last().unwrap();
+    let ended = running.ended().is(76).last_says(ADVICE);
+    let last = ended.err.lines().last().unwrap();
     let loss =
         "\"a\" cannot be renewed, and is about to end; ending the command; not renewed since 20";
-    assert!(last.contains(loss) && err.ends_with(ADVICE), "{err}");
+    assert!(last.contains(loss), "{last}");
     for master in &masters[..3] {
         assert!(last.contains(&format!("127.0.0.1:{} ", master.port())));
     }
@@ -175,8 +148,8 @@ fn a_lock_that_ends_without_time_for_term_is_76() {
     masters.iter().for_each(Server::pause);
     let ended: Vec<_> = running.into_iter().map(Running::ended).collect();
     masters.iter().for_each(Server::resume);
-    for (status, _, err) in ended {
-        assert_eq!(status.code(), Some(76), "{err}");
+    for ended in ended {
+        let err = ended.is(76).err;
         let says = [
             "cannot be renewed, and is about to end; ending the command; ",
             "was not renewed in time; its keeper killed the command if it had not ended; ",
@@ -198,15 +171,11 @@ fn the_longest_hold_ends_the_command_and_the_lock() {
     let masters = masters(3);
     let since = Instant::now();
     let words = "--ttl 1m --max-hold 1s a";
-    let (status, out, err) = ended(&mut script(&masters, words, CLEAN));
-    assert_eq!((status, &*out), (76, "ready\ncleaned up\n"), "{err}");
-    assert!(
-        err.contains("\"a\" was held for the time of --max-hold"),
-        "{err}"
-    );
+    ended(&mut script(&masters, words, CLEAN))
+        .gives(76, "ready\ncleaned up\n")
+        .says("\"a\" was held for the time of --max-hold");
     assert_free(&masters, "a");
-    let (status, _, err) = ended(&mut with(&masters, &format!("hold {words}")));
-    assert_eq!(status, 76, "{err}");
+    run(&masters, &format!("hold {words}")).is(76);
     assert_free(&masters, "a");
     assert!(since.elapsed() < Duration::from_secs(20));
 }
@@ -222,16 +191,13 @@ fn a_lock_is_renewed_while_the_command_runs_or_is_stopped() {
     let command = running.line();
     let since = Instant::now();
     until("three TTLs have passed", || {
-        let held = masters
-            .iter()
-            .filter(|master| master.command(&["EXISTS", "a"]) == "1");
-        assert!(held.count() >= 2);
+        let has = |master: &&Server| master.command(&["EXISTS", "a"]) == "1";
+        assert!(masters.iter().filter(has).count() >= 2);
         since.elapsed() > Duration::from_secs(3)
     });
     let pid = nix::unistd::Pid::from_raw(command.parse().unwrap());
     nix::sys::signal::kill(pid, Signal::SIGCONT).unwrap();
-    let (status, _, err) = running.ended();
-    assert_eq!((status.code(), &*err), (Some(5), ""));
+    running.ended().is(5).in_lines(0);
 }
 
 #[test]
@@ -240,13 +206,11 @@ fn a_holder_that_was_stopped_says_so() {
     let names = ["a", "b", "c", "d", "e", "f"];
     let holders = names.map(|name| {
         let words = format!("hold --ttl 1s --until-eof --max-hold 4s {name}");
-        let mut holder = Running::start(with(&masters, &words).stdin(Stdio::piped()));
-        assert!(holder.line().starts_with("held "));
-        holder
+        Running::held(with(&masters, &words).stdin(Stdio::piped()))
     });
-    holders
-        .iter()
-        .for_each(|holder| holder.signal(Signal::SIGSTOP));
+    for holder in &holders {
+        holder.signal(Signal::SIGSTOP);
+    }
     let since = Instant::now();
     until("the locks and the longest hold have ended", || {
         let is_empty =
@@ -261,10 +225,8 @@ fn a_holder_that_was_stopped_says_so() {
             _ => holder.say(""),
         }
         holder.signal(Signal::SIGCONT);
-        let (status, _, err) = holder.ended();
-        assert_eq!(status.code(), Some(76), "{err}");
         let why = ", because quorlock did not run for at least ";
-        assert!(err.contains(why) && err.lines().count() == 1, "{err}");
+        holder.ended().is(76).says(why).in_lines(1);
     }
 }
 
@@ -286,9 +248,7 @@ fn an_outage_is_told_once_while_a_lock_is_held() {
     let ended = holder.errors_until(&["\"a\" is renewed again after ", &up[0], &up[1]]);
     assert_eq!(ended.lines().count(), 3, "{ended}");
     for running in [holder, quiet] {
-        running.signal(Signal::SIGTERM);
-        let (status, _, err) = running.ended();
-        assert_eq!((status.code(), &*err), (Some(0), ""));
+        running.terminated().is(0).in_lines(0);
     }
 }
 
@@ -296,43 +256,35 @@ fn an_outage_is_told_once_while_a_lock_is_held() {
 #[test]
 fn a_master_that_refuses_the_login_is_not_said_to_be_down() {
     let masters = masters(3);
-    let user = ["ACL", "SETUSER", "bob", "on", ">pw", "~*", "&*", "+@all"];
-    assert!(masters.iter().all(|master| master.command(&user) == "OK"));
+    each(&masters, "ACL SETUSER bob on >pw ~* &* +@all");
     let mut hold = with(&masters, "hold --ttl 1m a");
     let urls = urls(&masters).replace("redis://", "redis://bob:pw@");
-    let mut holder = Running::start(hold.env("QUORLOCK_MASTERS", urls));
-    assert!(holder.line().starts_with("held "));
+    let mut holder = Running::held(hold.env("QUORLOCK_MASTERS", urls));
     assert_eq!(masters[0].command(&["ACL", "DELUSER", "bob"]), "1");
-    let news = holder.error_line();
-    let expected = format!(
+    holder.errors_until(&[&format!(
         "master 127.0.0.1:{} takes no locks: refused the login: WRONGPASS",
         masters[0].port()
-    );
-    assert!(news.contains(&expected), "{news}");
+    )]);
 }
 
 #[test]
 fn a_release_that_fails_is_a_line() {
     let masters = masters(3);
-    for words in ["run a -- sleep 1000", "run -q b -- sleep 1000", "hold c"] {
+    for (words, name, expected) in [
+        ("run a -- sleep 1000", "a", 143),
+        ("run -q b -- sleep 1000", "b", 143),
+        ("hold c", "c", 0),
+    ] {
         let running = Running::start(&mut with(&masters, words));
-        let name = words.split(' ').find(|word| word.len() == 1).unwrap();
-        until("it is held", || {
-            let held = |master: &Server| master.command(&["EXISTS", name]) == "1";
-            masters.iter().all(held)
-        });
+        until("it is held", || all_have(&masters, name));
         masters[..2].iter().for_each(Server::pause);
-        running.signal(Signal::SIGTERM);
-        let (status, _, err) = running.ended();
+        let ended = running.terminated().is(expected).last_says(ADVICE);
         masters[..2].iter().for_each(Server::resume);
-        let expected = if words.starts_with("hold") { 0 } else { 143 };
-        assert_eq!(status.code(), Some(expected), "{err}");
-        let start = format!(
+        ended.first_says(&format!(
             "quorlock: no majority confirmed the release of \"{name}\", \
              which ends with its TTL where no release arrives; 127.0.0.1:{} ",
             masters[0].port()
-        );
-        assert!(err.starts_with(&start) && err.ends_with(ADVICE), "{err}");
+        ));
     }
 }
 
@@ -346,26 +298,15 @@ fn a_minimum_time_that_cannot_be_kept_is_a_line() {
         let job = "echo ready; exec sleep 1000";
         let running = Running::ready(&mut script(&masters, "-q --min-hold 1m --ttl 30s a", job));
         if is_lost {
-            delete(&masters);
+            each(&masters, "DEL a");
+            let ended = running.terminated().is(76);
+            ended.first_says(&format!("{line}\nquorlock: lost \"a\": "));
         } else {
             masters[..2].iter().for_each(Server::pause);
+            let ended = running.terminated().is(143).in_lines(1).last_says(ADVICE);
+            masters[..2].iter().for_each(Server::resume);
+            ended.first_says(&format!("{line}; 127.0.0.1:{} ", masters[0].port()));
+            each(&masters, "DEL a");
         }
-        running.signal(Signal::SIGTERM);
-        let (status, _, err) = running.ended();
-        masters[..2].iter().for_each(Server::resume);
-        let first = err.lines().next().unwrap_or_default();
-        if is_lost {
-            assert_eq!((status.code(), first), (Some(76), line), "{err}");
-            assert!(err.contains("\nquorlock: lost \"a\": "), "{err}");
-        } else {
-            assert_eq!(
-                (status.code(), err.lines().count()),
-                (Some(143), 1),
-                "{err}"
-            );
-            let votes = format!("{line}; 127.0.0.1:{} ", masters[0].port());
-            assert!(err.starts_with(&votes) && err.ends_with(ADVICE), "{err}");
-        }
-        delete(&masters);
     }
 }

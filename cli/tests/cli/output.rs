@@ -1,13 +1,10 @@
 //! Outputs that are closed or full.
 
-use std::{
-    fs::File,
-    process::{Command, Stdio},
-};
+use std::{fs::File, process::Stdio};
 
 use testkit::server::masters;
 
-use crate::support::{Running, assert_free, ended, script, urls, with};
+use crate::support::{Running, assert_free, ended, script, shell, with};
 
 /// Opens a file on a disk that is full.
 fn full() -> File {
@@ -24,10 +21,7 @@ fn closed_outputs_do_no_harm() {
         (r#""$0" --help >&-"#, 0),
         (r#""$0" --fly 2>&-"#, 64),
     ] {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", line, env!("CARGO_BIN_EXE_quorlock")]);
-        let (status, _, err) = ended(shell.env("QUORLOCK_MASTERS", urls(&masters)));
-        assert_eq!((status, &*err), (code, ""), "{line}");
+        ended(&mut shell(&masters, line)).is(code).in_lines(0);
     }
     assert_free(&masters, "a");
 }
@@ -35,21 +29,15 @@ fn closed_outputs_do_no_harm() {
 #[test]
 fn a_full_disk_does_no_harm() {
     let masters = masters(3);
-    let (status, _, _) = ended(
-        script(&masters, "a", "exit 4")
-            .stdout(full())
-            .stderr(full()),
-    );
-    assert_eq!(status, 4);
-    let (status, _, err) = ended(script(&masters, "a", "echo lost").stdout(full()));
-    assert_ne!(status, 0, "the shell notices: {err}");
+    let mut exits = script(&masters, "a", "exit 4");
+    ended(exits.stdout(full()).stderr(full())).is(4);
+    let lost = ended(script(&masters, "a", "echo lost").stdout(full()));
+    assert_ne!(lost.status, 0, "the shell notices: {lost}");
     // A script that waits for the line of a holder would wait forever.
-    let (status, _, err) = ended(with(&masters, "hold a").stdout(full()));
-    assert_eq!(status, 74, "{err}");
+    ended(with(&masters, "hold a").stdout(full())).is(74);
     assert_free(&masters, "a");
     let _holder = Running::hold(&masters, "a");
-    let (status, _, _) = ended(script(&masters, "-n -v a", "exit 4").stderr(full()));
-    assert_eq!(status, 75);
+    ended(script(&masters, "-n -v a", "exit 4").stderr(full())).is(75);
 }
 
 #[test]
@@ -60,9 +48,9 @@ fn a_closed_or_full_output_is_an_exit_status() {
         drop(reader);
         // A reader that has seen enough, such as `head`, needs no message.
         for (stdout, lines) in [(full().into(), 1), (Stdio::from(closed), 0)] {
-            let (status, _, error) = ended(with(&masters, words).stdout(stdout));
-            assert_eq!(status, 74, "{words}: {error}");
-            assert_eq!(error.lines().count(), lines, "{error}");
+            ended(with(&masters, words).stdout(stdout))
+                .is(74)
+                .in_lines(lines);
         }
     }
 }

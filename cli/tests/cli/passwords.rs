@@ -4,190 +4,195 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::PathBuf,
+    process::Stdio,
 };
 
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, json, urls, with};
+use crate::support::{Running, at, ended, one_line, run, urls, with};
 
 const PASSWORD: &str = "hunter2 /@:%";
+
+/// Starts masters with this password. Returns a file that has it, too.
+fn protected(password: &str, count: usize) -> (Vec<Server>, PathBuf) {
+    let start = |_| Server::start_with(&["--requirepass", password]);
+    let masters: Vec<_> = (0..count).map(start).collect();
+    let file = masters[0].directory().join("password");
+    fs::write(&file, format!("{password}\n")).unwrap();
+    (masters, file)
+}
 
 #[test]
 fn a_password_from_a_file_is_shown_nowhere() {
     /// No other test has it: `ps` shows the servers that other tests start.
     const SECRET: &str = "shown-nowhere /@:%";
-    let masters: Vec<_> = (0..3)
-        .map(|_| Server::start_with(&["--requirepass", SECRET]))
-        .collect();
-    let file = masters[0].directory().join("password");
-    fs::write(&file, format!("{SECRET}\n")).unwrap();
-    let file = file.to_str().unwrap();
-    let words = format!("run -v --password-file {file} a -- sh -c");
+    let (masters, file) = protected(SECRET, 3);
+    let words = format!("run -v --password-file {} a -- sh -c", file.display());
     let script = "echo ready; tr '\\0' ' ' < /proc/$PPID/cmdline; ps axww -o args= | grep -v grep; read line";
-    let mut running = Running::ready(
-        with(&masters, &words)
-            .arg(script)
-            .stdin(std::process::Stdio::piped()),
-    );
+    let mut command = with(&masters, &words);
+    let mut running = Running::ready(command.arg(script).stdin(Stdio::piped()));
     running.say("\n");
-    let (status, out, err) = running.ended();
-    assert_eq!(status.code(), Some(0), "{err}");
-    assert!(out.contains("--password-file"), "{out}");
-    let keeper = out.lines().find(|line| line.ends_with("--keeper"));
-    assert!(keeper.is_some(), "{out}");
-    let own = out
-        .lines()
-        .filter(|line| line.contains("quorlock") || line.contains("keeper"));
-    assert!(!own.collect::<String>().contains("shown-nowhere"), "{out}");
-    assert!(!err.contains("shown-nowhere"), "{err}");
-
-    let lines = masters[0].directory().join("lines");
-    fs::write(&lines, format!("{SECRET}\nanother\n")).unwrap();
-    let words = format!("run --password-file {} a -- true", lines.display());
-    let (status, _, err) = ended(&mut with(&masters, &words));
-    assert_eq!(status, 78, "{err}");
-    assert!(
-        err.contains("has several lines") && !err.contains("shown-nowhere"),
-        "{err}"
-    );
-
-    let without = ended(&mut with(&masters, "run -v -n a -- true"));
-    assert_eq!(without.0, 78, "{}", without.2);
-    let advice =
-        "refused the login: NOAUTH, no password was given; give the password with --password-file";
-    assert!(without.2.contains(advice), "{}", without.2);
-    let (_, shown, _) = ended(&mut with(&masters, "doctor"));
-    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    let how = without
-        .2
-        .split("; ")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .next()
-        .unwrap();
-    assert!(shown.contains(how), "{how}: {shown}");
-    for words in ["status a", "hold a", "break -y a"] {
-        let (status, shown, err) = ended(&mut with(&masters, words));
-        assert_eq!(status, 78, "{words}: {err}");
-        assert!(err.contains(advice), "{words}: {err}");
-        assert!(!shown.contains("HELLO"), "{words}: {shown}");
-    }
-    // A program that waits for the masters would wait forever.
-    let waiting = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", "wrong"));
-    assert_eq!(waiting.0, 78, "{}", waiting.2);
-    assert!(waiting.2.contains("the login: WRONGPASS "), "{}", waiting.2);
-    assert!(
-        waiting
-            .2
-            .contains("; look at the user, and the password (blanks count) of QUORLOCK_PASSWORD\n"),
-        "{}",
-        waiting.2
-    );
-    // The advice is about the place of the password that was used.
-    let wrong = masters[0].directory().join("wrong");
-    fs::write(&wrong, "wrong").unwrap();
-    let words = format!("run --password-file {} a -- true", wrong.display());
-    let (_, _, err) = ended(&mut with(&masters, &words));
-    assert!(
-        err.contains(&format!("password (blanks count) of {}\n", wrong.display())),
-        "{err}"
-    );
-    let of_url = urls(&masters).replace("redis://", "redis://:wrong@");
-    let mut run = with(&masters, &words);
-    let (_, _, err) = ended(run.env("QUORLOCK_MASTERS", &of_url));
-    assert!(
-        err.ends_with("; look at the user and the password in the URL\n"),
-        "{err}"
-    );
-    let (_, shown, _) = ended(with(&masters, "doctor").env("QUORLOCK_MASTERS", of_url));
-    assert!(!shown.contains("password-file"), "{shown}");
-    let by_environment = ended(with(&masters, "run a -- true").env("QUORLOCK_PASSWORD", SECRET));
-    assert_eq!(by_environment.0, 0, "{}", by_environment.2);
+    let ended = running
+        .ended()
+        .is(0)
+        .omits("shown-nowhere")
+        .shows("--password-file");
+    let is_own = |line: &&str| line.contains("quorlock") || line.contains("keeper");
+    let own: Vec<_> = ended.out.lines().filter(is_own).collect();
+    assert!(own.iter().any(|line| line.ends_with("--keeper")), "{ended}");
+    assert!(!own.concat().contains("shown-nowhere"), "{ended}");
 }
 
 #[test]
-fn no_message_has_a_password() {
+fn a_login_that_is_refused_is_explained_by_the_place_of_its_password() {
+    let (masters, file) = protected(PASSWORD, 3);
+    fs::write(&file, format!("{PASSWORD}\nanother\n")).unwrap();
+    let lines = format!("run --password-file {} a -- true", file.display());
+    run(&masters, &lines)
+        .is(78)
+        .says("has several lines")
+        .omits("hunter2");
+
+    let how = "give the password with --password-file";
+    let advice = format!("refused the login: NOAUTH, no password was given; {how}");
+    for words in ["run -v -n a -- true", "status a", "hold a", "break -y a"] {
+        run(&masters, words).is(78).says(&advice).hides("HELLO");
+    }
+    run(&masters, "doctor").tells(how);
+    // A program that waits for the masters would wait forever.
+    let with_variable = |words: &str, name: &str, value: &str| {
+        let mut command = with(&masters, words);
+        ended(command.env(name, value))
+    };
+    with_variable("run a -- true", "QUORLOCK_PASSWORD", "wrong")
+        .is(78)
+        .says("the login: WRONGPASS ")
+        .says("; look at the user, and the password (blanks count) of QUORLOCK_PASSWORD\n");
+    // The advice is about the place of the password that was used.
+    fs::write(&file, "wrong").unwrap();
+    let expected = format!("password (blanks count) of {}\n", file.display());
+    run(&masters, &lines).is(78).says(&expected);
+    let of_url = urls(&masters).replace("redis://", "redis://:wrong@");
+    let expected = "; look at the user and the password in the URL\n";
+    with_variable(&lines, "QUORLOCK_MASTERS", &of_url).last_says(expected);
+    with_variable("doctor", "QUORLOCK_MASTERS", &of_url).hides("password-file");
+    with_variable("run a -- true", "QUORLOCK_PASSWORD", PASSWORD).is(0);
+}
+
+/// The values of the file may be passwords.
+#[test]
+fn a_file_that_is_no_configuration_is_explained_without_its_values() {
     let masters = masters(1);
     let file = masters[0].directory().join("q.toml");
-    for text in [
-        "[set.a]\nmasters = [\"redis://:hunter2@a\"",
-        "[set.a]\nmasters = \"redis://:hunter2@a\"",
-        "[set.a]\n\"redis://:hunter2@a\" = 1",
-        "default = \"redis://:hunter2@a\"\n[set.a]\nmasters = []\n[set.\"redis://:hunter2@a\"]\nmasters = []\n[set.b]\nmasters = []",
-        "default = \"redis://:hunter2@b\"\n[set.a]\nmasters = []",
-        "[set.a]\nmasters = [\"redis://:hunter2@a\"]\nttl = \"hunter2\"",
-        "[set.a]\nmasters = [\"redis://:hunter2@a:x\"]",
-        "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]",
-        "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]\nhunter = 2",
-        "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\", \"redis://:hunter2@127.0.0.1:1\"]",
+    let list =
+        "in line 2, at masters: invalid type, expected a list such as [\"redis://10.0.0.1\"]\n";
+    let time = "in line 3, at ttl: is not a time, expected one such as 10s, 500ms or 1m\n";
+    for (text, expected) in [
+        (
+            "[set.a\nmasters = []",
+            "in line 1: unclosed table, expected `]`\n",
+        ),
+        (
+            "[set.a]\nttl = \"1s\"",
+            "the set \"a\": no masters were given\n",
+        ),
+        (
+            "default = \"a\"",
+            "has no set; write [set.NAME] and masters = [..]\n",
+        ),
+        (
+            "[sets.a]\nmasters = []",
+            "in line 1, at sets.a: unknown field, expected `default` or `set`\n",
+        ),
+        ("set = 5", "expected a table such as [set.production]\n"),
+        (
+            "[set]\na = 1",
+            "at a: invalid type, expected a table such as [set.production]\n",
+        ),
+        (
+            "[set.a]\nttl = 10",
+            "in line 2, at ttl: invalid type, expected a text in quotes\n",
+        ),
+        (
+            "[set.a]\nmasters = \"redis://:hunter2, expected 2@a\"",
+            list,
+        ),
+        (
+            "[set.a]\nmasters = [redis://:hunter2@a]",
+            "in line 2, at masters: string values must be quoted, expected literal string\n",
+        ),
+        ("[set.a]\nmasters = []\nttl = \"hunter2\"", time),
+        ("[set.a]\nmasters = [\"redis://:hunter2@a\"", "\n"),
+        ("[set.a]\n\"redis://:hunter2@a\" = 1", "\n"),
+        (
+            "default = \"redis://:hunter2@a\"\n[set.a]\nmasters = []\n[set.\"redis://:hunter2@a\"]\nmasters = []\n[set.b]\nmasters = []",
+            "\n",
+        ),
+        (
+            "default = \"redis://:hunter2@b\"\n[set.a]\nmasters = []",
+            "\n",
+        ),
+        ("[set.a]\nmasters = [\"redis://:hunter2@a:x\"]", "\n"),
+        (
+            "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]\nhunter = 2",
+            "\n",
+        ),
+        (
+            "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\", \"redis://:hunter2@127.0.0.1:1\"]",
+            "\n",
+        ),
+        ("[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]", ""),
     ] {
         fs::write(&file, text).unwrap();
         let words = format!("run -v --nonblock --config {} a -- true", file.display());
-        let (status, out, err) = ended(with(&[], &words).env_remove("QUORLOCK_MASTERS"));
-        assert!([64, 69, 78].contains(&status), "{status} {err}");
-        assert!(
-            !err.is_empty() && !err.contains("hunter2") && !out.contains("hunter2"),
-            "{err}"
-        );
+        let ended = run(&[], &words).last_says(expected);
+        // The last one has no mistake.
+        let status = if expected.is_empty() { 69 } else { 78 };
+        ended.gives(status, "").omits("hunter2");
     }
 }
 
 #[test]
 fn masters_come_from_arguments_then_the_environment_then_a_file() {
     let sets = [(); 3].map(|()| masters(1));
-    let url = |set: usize| sets[set][0].url();
+    let [zero, one, two] = sets.each_ref().map(|set| set[0].url());
     let folder = sets[0][0].directory();
     let file = folder.join("quorlock.toml");
     let text = format!(
-        "default = \"two\"\n[set.one]\nmasters = [{:?}]\n[set.two]\nmasters = [{:?}]\nttl = \"7s\"\n",
-        url(1),
-        url(2)
+        "default = \"two\"\n[set.one]\nmasters = [{one:?}]\n[set.two]\nmasters = [{two:?}]\nttl = \"7s\"\n"
     );
     fs::write(&file, text).unwrap();
-    let held_on = |words: &str, env: &str, is_usual: bool| {
+    let config = format!("--config {}", file.display());
+    let both = format!("--master {zero} {config}");
+    for (words, env, is_usual, expected) in [
+        (&*both, &*one, true, 0),
+        (&config, &one, true, 2),
+        (&config, "", false, 2),
+        ("", "", true, 2),
+        ("--set one", &zero, true, 1),
+    ] {
         let mut command = with(&[], &format!("hold {words} a"));
         command.env("QUORLOCK_MASTERS", env);
         if is_usual {
             command.env("XDG_CONFIG_HOME", folder);
         }
-        let mut running = Running::start(&mut command);
-        assert!(
-            running.line().starts_with("held "),
-            "{words}: {:?}",
-            running.ended()
-        );
+        let running = Running::held(&mut command);
         let on = |set: &usize| sets[*set][0].command(&["EXISTS", "a"]) == "1";
-        let on: Vec<_> = (0..3).filter(on).collect();
-        running.signal(nix::sys::signal::Signal::SIGTERM);
-        running.ended();
-        on
-    };
-    let config = format!("--config {}", file.display());
-    assert_eq!(
-        held_on(&format!("--master {} {config}", url(0)), &url(1), true),
-        [0]
-    );
-    assert_eq!(held_on(&config, &url(1), true), [2]);
-    assert_eq!(held_on(&config, "", false), [2]);
-    assert_eq!(held_on("", "", true), [2]);
-    assert_eq!(held_on("--set one", &url(0), true), [1]);
-    let (status, _, err) = ended(with(&[], "hold --set three a").env("XDG_CONFIG_HOME", folder));
-    assert_eq!(status, 78);
-    assert!(err.contains("it has: one, two"), "{err}");
+        assert_eq!((0..3).filter(on).collect::<Vec<_>>(), [expected], "{words}");
+        running.terminated().is(0);
+    }
+    ended(&mut at(folder, "hold --set three a"))
+        .is(78)
+        .says("it has: one, two");
 }
 
 #[test]
 fn options_stand_on_both_sides_of_the_command() {
     let masters = masters(3);
-    let urls: Vec<_> = masters.iter().map(Server::url).collect();
-    let [one, two, three] = &urls[..] else {
-        unreachable!("there are three masters");
-    };
+    let [one, two, three] = [0, 1, 2].map(|at: usize| masters[at].url());
     let words = format!("--master {one} --master {two},{three} status a -v");
-    let (status, shown, _) = ended(&mut with(&[], &words));
-    assert_eq!(status, 0, "{shown}");
-    assert_eq!(shown.matches("127.0.0.1").count(), 3, "{shown}");
+    run(&[], &words).is(0).shows_times(3, "127.0.0.1");
     for words in [
         // One list would be lost, and the rest would be another lock.
         format!("--master {one} --master {two} status a --master={three}"),
@@ -197,8 +202,7 @@ fn options_stand_on_both_sides_of_the_command() {
         "--config s status a --config t".to_owned(),
         "--password-file s status a --password-file t".to_owned(),
     ] {
-        let (status, shown, err) = ended(&mut with(&masters, &words));
-        assert_eq!((status, &*shown), (64, ""), "{words}: {err}");
+        run(&masters, &words).gives(64, "");
     }
 }
 
@@ -207,109 +211,46 @@ fn variables_that_are_no_text_are_refused() {
     let masters = masters(1);
     let bytes = OsStr::from_bytes(b"redis://\xff");
     for name in ["QUORLOCK_MASTERS", "QUORLOCK_PASSWORD"] {
-        let (status, _, err) = ended(with(&masters, "run -n a -- true").env(name, bytes));
-        assert_eq!(status, 78, "{err}");
-        assert!(err.contains(name), "{err}");
+        ended(with(&masters, "run -n a -- true").env(name, bytes))
+            .is(78)
+            .says(name);
     }
 }
 
 #[test]
-fn a_password_file_for_all_users_is_a_warning_for_people() {
-    let masters = [Server::start_with(&["--requirepass", PASSWORD])];
-    let file = masters[0].directory().join("password");
-    fs::write(&file, PASSWORD).unwrap();
+fn a_password_file_for_all_users_is_a_warning_for_people_and_of_the_doctor() {
+    let (masters, file) = protected(PASSWORD, 1);
+    let allow = |mode| fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+    let with_file = |words: &str| {
+        let words = format!("--password-file {} {words}", file.display());
+        run(&masters, &words)
+    };
     for (mode, words, warns) in [
         (0o640, "-v run a -- true", false),
         (0o644, "run a -- true", false), // from cron, or in a container
         (0o644, "-v run a -- true", true),
     ] {
-        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let words = format!("--password-file {} {words}", file.display());
-        let (status, _, err) = ended(&mut with(&masters, &words));
-        assert_eq!(status, 0, "{err}");
-        assert_eq!(err.contains("; run: chmod 600 "), warns, "{err}");
+        allow(mode);
+        let ended = with_file(words).is(0);
+        assert_eq!(ended.err.contains("; run: chmod 600 "), warns, "{ended}");
     }
-}
-
-#[test]
-fn the_doctor_warns_of_a_password_file_for_all_users() {
-    let masters = [Server::start_with(&["--requirepass", PASSWORD])];
-    let file = masters[0].directory().join("password");
-    fs::write(&file, PASSWORD).unwrap();
     for (mode, warns) in [(0o640, false), (0o644, true)] {
-        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let doctor = format!("--password-file {} doctor", file.display());
-        let (_, shown, _) = ended(&mut with(&masters, &doctor));
-        let words: Vec<_> = shown.split_whitespace().collect();
+        allow(mode);
+        let shown = with_file("doctor").out;
         let fix = format!("fix chmod 600 {}", file.display());
-        assert_eq!(words.join(" ").contains(&fix), warns, "{shown}");
-        let starts = shown.matches("\nwarn ").count() + usize::from(shown.starts_with("warn "));
-        let counted = format!(" {starts} warn");
-        assert!(shown.contains(&counted) || starts == 0, "{shown}");
+        assert_eq!(one_line(&shown).contains(&fix), warns, "{shown}");
+        let starts = format!("\n{shown}").matches("\nwarn ").count();
+        let is_counted = shown.contains(&format!(" {starts} warn"));
+        assert!(is_counted || starts == 0, "{shown}");
 
-        let (status, shown, _) = ended(&mut with(&masters, &format!("{doctor} --json")));
-        let report = json(&shown);
-        let findings = report["findings"].as_array().unwrap();
-        let own = findings
-            .iter()
-            .find(|one| one["setting"] == "password_file");
-        assert_eq!(own.is_some(), warns, "{shown}");
+        let ended = with_file("doctor --json");
+        let report = ended.json();
+        let mut findings = report["findings"].as_array().unwrap().iter();
+        let own = findings.find(|one| one["setting"] == "password_file");
+        assert_eq!(own.is_some(), warns, "{ended}");
         if let Some(own) = own {
             assert_eq!(own["severity"], "warn");
-            assert!(status >= 2, "{status}");
+            assert!(ended.status >= 2, "{ended}");
         }
-    }
-}
-
-/// The values of the file may be passwords.
-#[test]
-fn a_file_that_is_no_configuration_is_explained_without_its_values() {
-    let masters = masters(1);
-    let file = masters[0].directory().join("q.toml");
-    let list = "expected a list such as [\"redis://10.0.0.1\"]";
-    for (text, expected) in [
-        (
-            "[set.a\nmasters = []",
-            "in line 1: unclosed table, expected `]`",
-        ),
-        (
-            "[set.a]\nttl = \"1s\"",
-            "the set \"a\": no masters were given",
-        ),
-        (
-            "default = \"a\"",
-            "has no set; write [set.NAME] and masters = [..]",
-        ),
-        (
-            "[sets.a]\nmasters = []",
-            "in line 1, at sets.a: unknown field, expected `default` or `set`",
-        ),
-        ("set = 5", "expected a table such as [set.production]"),
-        (
-            "[set]\na = 1",
-            "at a: invalid type, expected a table such as [set.production]",
-        ),
-        (
-            "[set.a]\nttl = 10",
-            "in line 2, at ttl: invalid type, expected a text in quotes",
-        ),
-        (
-            "[set.a]\nmasters = \"redis://:hunter2, expected 2@a\"",
-            &format!("in line 2, at masters: invalid type, {list}"),
-        ),
-        (
-            "[set.a]\nmasters = [redis://:hunter2@a]",
-            "in line 2, at masters: string values must be quoted, expected literal string",
-        ),
-        (
-            "[set.a]\nmasters = []\nttl = \"hunter2\"",
-            "in line 3, at ttl: is not a time, expected one such as 10s, 500ms or 1m",
-        ),
-    ] {
-        fs::write(&file, text).unwrap();
-        let words = format!("run --config {} a -- true", file.display());
-        let (status, _, err) = ended(with(&[], &words).env_remove("QUORLOCK_MASTERS"));
-        assert_eq!(status, 78, "{err}");
-        assert!(err.ends_with(&format!("{expected}\n")), "{text}: {err}");
     }
 }

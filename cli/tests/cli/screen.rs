@@ -1,9 +1,11 @@
 //! The view in a terminal: questions, live tables, colours and cut lines.
 
+use std::mem;
+
 use testkit::server::{Server, masters};
 
 use crate::{
-    support::{with, write_mutex},
+    support::{assert_free, with, write_mutex},
     terminal::Terminal,
 };
 
@@ -13,93 +15,58 @@ fn start(masters: &[Server], words: &str, no_colour: &str) -> Terminal {
     Terminal::start(command).unwrap()
 }
 
+/// Starts to break the lock, and answers `keys` after `meanwhile`. Returns the exit status, and what
+/// was shown.
+fn answer(masters: &[Server], keys: &str, meanwhile: impl FnOnce(&str)) -> (i32, String) {
+    let mut terminal = start(masters, "break job", "1");
+    terminal.until("Break \"job\"? [y/N] ");
+    meanwhile(&terminal.shown);
+    terminal.types(keys);
+    let status = terminal.ended();
+    (status, mem::take(&mut terminal.shown))
+}
+
 #[track_caller]
-fn all_have(masters: &[Server], token: &str) {
+fn all_are(masters: &[Server], token: &str) {
     for master in masters {
         assert_eq!(master.command(&["GET", "job"]), token);
     }
 }
 
 #[test]
-fn a_break_asks_and_takes_no_for_an_answer() {
+fn a_break_shows_what_it_destroys_and_asks() {
     let masters = masters(3);
     write_mutex(&masters, "job", "t");
-    for answer in ["no\n", "\n", "yy\n", "\x04"] {
-        let mut terminal = start(&masters, "break job", "");
-        terminal.until("Break \"job\"? [y/N] ");
-        terminal.types(answer);
-        assert_eq!(terminal.ended(), 64, "{answer:?}: {}", terminal.shown);
-        assert!(
-            terminal
-                .shown
-                .contains("nothing was broken, because the answer was not yes"),
-            "{}",
-            terminal.shown
-        );
-        all_have(&masters, "t");
+    for keys in ["no\n", "\n", "yy\n", "\x04"] {
+        let (status, shown) = answer(&masters, keys, |_| ());
+        assert_eq!(status, 64, "{keys:?}: {shown}");
+        let says = "nothing was broken, because the answer was not yes";
+        assert!(shown.contains(says), "{shown}");
+        all_are(&masters, "t");
     }
-}
-
-#[test]
-fn a_break_shows_what_it_destroys_before_it_asks() {
-    let masters = masters(3);
-    write_mutex(&masters, "job", "t");
-    let mut terminal = start(&masters, "break job", "1");
-    terminal.until("Break \"job\"? [y/N] ");
-    assert!(
-        terminal.shown.starts_with("job\r\n  held as a mutex, 5"),
-        "{}",
-        terminal.shown
-    );
-    assert!(
-        terminal
-            .shown
-            .contains("fails, or without renewal until its TTL ends."),
-        "{}",
-        terminal.shown
-    );
-    all_have(&masters, "t");
-    terminal.types("yes\n");
-    assert_eq!(terminal.ended(), 0, "{}", terminal.shown);
-    assert_eq!(
-        terminal.shown.matches("  broken\r\n").count(),
-        3,
-        "{}",
-        terminal.shown
-    );
-    assert!(
-        masters
-            .iter()
-            .all(|master| master.command(&["EXISTS", "job"]) == "0")
-    );
-}
-
-#[test]
-fn y_is_a_yes() {
-    let masters = masters(3);
-    write_mutex(&masters, "job", "t");
-    let mut terminal = start(&masters, "break job", "");
-    terminal.until("Break \"job\"? [y/N] ");
-    terminal.types("y\n");
-    assert_eq!(terminal.ended(), 0, "{}", terminal.shown);
+    for keys in ["yes\n", "y\n"] {
+        write_mutex(&masters, "job", "t");
+        let (status, shown) = answer(&masters, keys, |shown| {
+            assert!(shown.starts_with("job\r\n  held as a mutex, 5"), "{shown}");
+            let warning = "fails, or without renewal until its TTL ends.";
+            assert!(shown.contains(warning), "{shown}");
+            all_are(&masters, "t");
+        });
+        let broken = shown.matches("  broken\r\n").count();
+        assert_eq!((status, broken), (0, 3), "{shown}");
+        assert_free(&masters, "job");
+    }
 }
 
 #[test]
 fn a_break_leaves_the_lock_to_a_newer_holder() {
     let masters = masters(3);
     write_mutex(&masters, "job", "old");
-    let mut terminal = start(&masters, "break job", "");
-    terminal.until("Break \"job\"? [y/N] ");
-    write_mutex(&masters, "job", "new");
-    terminal.types("yes\n");
-    assert_eq!(terminal.ended(), 75, "{}", terminal.shown);
-    assert_eq!(
-        terminal.shown.matches("kept by a newer holder").count(),
-        3,
-        "{}",
-        terminal.shown
-    );
-    all_have(&masters, "new");
+    let meanwhile = |_: &str| write_mutex(&masters, "job", "new");
+    let (status, shown) = answer(&masters, "yes\n", meanwhile);
+    let kept = shown.matches("kept by a newer holder").count();
+    assert_eq!((status, kept), (75, 3), "{shown}");
+    all_are(&masters, "new");
 }
 
 #[test]
@@ -108,13 +75,9 @@ fn colours_are_for_terminals_and_not_with_no_color() {
     for (no_colour, has_colour) in [("", true), ("1", false)] {
         let mut terminal = start(&masters, "status job", no_colour);
         assert_eq!(terminal.ended(), 0);
-        assert_eq!(
-            terminal.shown.contains("\x1b["),
-            has_colour,
-            "{:?}",
-            terminal.shown
-        );
-        assert!(terminal.shown.contains("job"), "{}", terminal.shown);
+        let shown = &terminal.shown;
+        assert_eq!(shown.contains("\x1b["), has_colour, "{shown:?}");
+        assert!(shown.contains("job"), "{shown}");
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -10,9 +11,11 @@ use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
-use testkit::server::masters;
+use testkit::server::{Server, masters};
 
-use crate::support::{Running, assert_free, ended, script, signals, until, urls, with};
+use crate::support::{
+    PROGRAM, Running, assert_free, ended, is_stopped, script, shell, signals, until, urls, with,
+};
 
 #[test]
 fn signals_are_passed_on() {
@@ -23,10 +26,8 @@ fn signals_are_passed_on() {
     for signal in signals() {
         let running = Running::ready(&mut script(&masters, "a", traps));
         running.signal(signal);
-        let (status, out, err) = running.ended();
-        assert_eq!(status.code(), Some(42), "{signal}: {err}");
         let name = signal.as_str().trim_start_matches("SIG");
-        assert_eq!(out, format!("got {name}\n"));
+        running.ended().gives(42, &format!("got {name}\n"));
         assert_free(&masters, "a");
     }
 }
@@ -37,9 +38,7 @@ fn a_command_that_a_signal_ends_is_128_and_its_number() {
     for signal in signals() {
         let running = Running::ready(&mut script(&masters, "a", "echo ready; exec sleep 1000"));
         running.signal(signal);
-        let (status, _, err) = running.ended();
-        assert_eq!(status.code(), Some(128 + signal as i32), "{signal}: {err}");
-        assert_eq!((status.signal(), &*err), (None, ""));
+        running.ended().is(128 + signal as i32).in_lines(0);
         assert_free(&masters, "a");
     }
 }
@@ -60,13 +59,10 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
             until("it waits", || asked() > before);
             let since = Instant::now();
             running.signal(signal);
-            let (status, out, err) = running.ended();
-            assert_eq!(status.code(), Some(128 + signal as i32), "{signal}: {err}");
-            assert_eq!(out, "");
+            running.ended().gives(128 + signal as i32, "");
             assert!(since.elapsed() < Duration::from_secs(5), "{signal}");
         }
-        holder.signal(Signal::SIGTERM);
-        assert_eq!(holder.ended().0.code(), Some(0));
+        holder.terminated().is(0);
         for key in ["a", "b", "quorlock:queue:{b}", "quorlock:deadlines:{b}"] {
             assert_free(&masters, key);
         }
@@ -76,14 +72,11 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
 #[test]
 fn a_signal_ends_the_wait_for_masters() {
     let mut masters = masters(3);
-    masters[0].kill();
-    masters[1].kill();
+    masters[..2].iter_mut().for_each(Server::kill);
     let asked = || masters[2].calls(|command| command == "set");
     let running = Running::start(&mut script(&masters, "a", "echo ran"));
     until("it waits", || asked() > 0);
-    running.signal(Signal::SIGTERM);
-    let (status, out, _) = running.ended();
-    assert_eq!((status.code(), &*out), (Some(143), ""));
+    running.terminated().gives(143, "");
     assert_free(&masters[2..], "a");
 }
 
@@ -98,8 +91,7 @@ fn a_signal_to_the_whole_group_ends_the_start_of_the_command() {
         let children = format!("/proc/{pid}/task/{pid}/children");
         while fs::read_to_string(&children).unwrap().is_empty() {}
         killpg(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).unwrap();
-        let (status, _, err) = running.ended();
-        assert_eq!((status.code(), &*err), (Some(143), ""));
+        running.ended().is(143).in_lines(0);
         assert_free(&masters, "a");
     }
 }
@@ -110,8 +102,7 @@ fn a_holder_releases_on_a_signal() {
     for signal in signals() {
         let holder = Running::hold(&masters, "a --fence");
         holder.signal(signal);
-        let (status, _, err) = holder.ended();
-        assert_eq!((status.code(), &*err), (Some(0), ""), "{signal}");
+        holder.ended().is(0).in_lines(0);
         assert_free(&masters, "a");
     }
 }
@@ -119,37 +110,24 @@ fn a_holder_releases_on_a_signal() {
 #[test]
 fn a_holder_says_what_it_holds() {
     let masters = masters(3);
-    let mut holder = Running::start(&mut with(&masters, "hold --fence orders/42"));
-    let line = holder.line();
+    let hold = |words: &[&str]| {
+        let mut command = with(&masters, "hold");
+        Running::start(command.args(words)).line()
+    };
+    let line = hold(&["--fence", "orders/42"]);
     let words: Vec<_> = line.split(' ').collect();
     assert_eq!(words[..2], ["held", "orders/42"]);
-    assert!(
-        words[2].starts_with("votes=") && words[2].ends_with("/3"),
-        "{line}"
-    );
+    let is_of_three = words[2].starts_with("votes=") && words[2].ends_with("/3");
+    assert!(is_of_three, "{line}");
     let token = words[3].strip_prefix("token=").unwrap();
     assert!(token.parse::<u64>().unwrap() > 0);
-}
 
-#[test]
-fn a_name_does_not_move_the_cursor() {
-    let masters = masters(3);
-    let mut command = with(&masters, "hold");
-    let mut holder = Running::start(command.arg("a\x1b[2J\tb"));
-    let line = holder.line();
+    // A name does not move the cursor.
+    let line = hold(&["a\x1b[2J\tb"]);
     assert!(line.starts_with("held a [2J b votes="), "{line:?}");
-}
 
-#[test]
-fn a_holder_says_it_in_json() {
-    let masters = masters(3);
-    let mut holder = Running::start(&mut with(&masters, "hold --json a"));
-    let line = holder.line();
-    let line: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!(
-        (line["name"].as_str(), line["masters"].as_u64()),
-        (Some("a"), Some(3))
-    );
+    let line: serde_json::Value = serde_json::from_str(&hold(&["--json", "a"])).unwrap();
+    assert_eq!((&line["name"], &line["masters"]), (&"a".into(), &3.into()));
     assert!(line["granted"].as_u64() >= Some(2) && line["fencing_token"].is_null());
     assert!(line["deadline_ms"].as_u64() > Some(1_700_000_000_000));
 }
@@ -157,33 +135,20 @@ fn a_holder_says_it_in_json() {
 #[test]
 fn nohup_keeps_its_meaning() {
     let masters = masters(3);
-    let mut command = std::process::Command::new("sh");
-    let program = r#"trap '' HUP; exec "$0" run a -- sh -c 'echo ready; read line; echo $line'"#;
-    command
-        .args(["-c", program, env!("CARGO_BIN_EXE_quorlock")])
-        .env(
-            "QUORLOCK_MASTERS",
-            masters
-                .iter()
-                .map(testkit::server::Server::url)
-                .collect::<Vec<_>>()
-                .join(","),
-        )
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    let mut running = Running::ready(&mut command);
+    let line = r#"trap '' HUP; exec "$0" run a -- sh -c 'echo ready; read line; echo $line'"#;
+    let mut command = shell(&masters, line);
+    let mut running = Running::ready(command.stdin(Stdio::piped()));
     running.signal(Signal::SIGHUP);
     running.say("still here\n");
-    let (status, out, err) = running.ended();
-    assert_eq!((status.code(), &*out), (Some(0), "still here\n"), "{err}");
+    running.ended().gives(0, "still here\n");
 }
 
 #[test]
 fn a_signal_without_a_name_ends_the_command_as_any_other() {
     let masters = masters(3);
-    let (status, _, err) = ended(&mut script(&masters, "a", "kill -34 $$"));
-    assert_eq!((status, &*err), (162, ""));
+    ended(&mut script(&masters, "a", "kill -34 $$"))
+        .is(162)
+        .in_lines(0);
     assert_free(&masters, "a");
 }
 
@@ -191,23 +156,13 @@ fn a_signal_without_a_name_ends_the_command_as_any_other() {
 #[test]
 fn a_stop_of_the_wrapper_spares_its_script() {
     let masters = masters(3);
-    let mut shell = std::process::Command::new("sh");
     let line = r#""$0" run a -- sleep 1000 & echo $!; read line; echo $line; kill -KILL $!"#;
-    shell
-        .args(["-c", line, env!("CARGO_BIN_EXE_quorlock")])
-        .env("QUORLOCK_MASTERS", urls(&masters))
-        .process_group(0)
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped());
-    let mut script = Running::start(&mut shell);
+    let mut shell = shell(&masters, line);
+    let mut script = Running::start(shell.process_group(0).stdin(Stdio::piped()));
     let wrapper = script.line();
     until("it holds the lock", || {
         masters[0].command(&["EXISTS", "a"]) == "1"
     });
-    let state = |pid: &str| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        stat.rsplit(") ").next().unwrap().chars().next().unwrap()
-    };
     let catches_stops = || {
         let status = fs::read_to_string(format!("/proc/{wrapper}/status")).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -216,8 +171,8 @@ fn a_stop_of_the_wrapper_spares_its_script() {
     };
     until("it runs the command", catches_stops);
     kill(Pid::from_raw(wrapper.parse().unwrap()), Signal::SIGTSTP).unwrap();
-    until("the wrapper has stopped", || state(&wrapper) == 'T');
-    assert_ne!(state(&script.id().to_string()), 'T');
+    until("the wrapper has stopped", || is_stopped(&wrapper));
+    assert!(!is_stopped(&script.id().to_string()));
     script.say("goes on\n");
     assert_eq!(script.line(), "goes on");
 }
@@ -225,23 +180,11 @@ fn a_stop_of_the_wrapper_spares_its_script() {
 #[test]
 fn a_command_that_stops_itself_keeps_its_lock() {
     let masters = masters(3);
-    let mut command = std::process::Command::new("setsid"); // there is no terminal, and no shell
+    let mut command = Command::new("setsid"); // there is no terminal, and no shell
     let job = "echo $$; kill -TSTP $$; echo goes on; echo $$; kill -TSTP $$; sleep 1000";
-    command.args([
-        env!("CARGO_BIN_EXE_quorlock"),
-        "run",
-        "--ttl",
-        "1s",
-        "a",
-        "--",
-        "sh",
-        "-c",
-        job,
-    ]);
+    command.args([PROGRAM, "run", "--ttl=1s", "a", "--", "sh", "-c", job]);
     command.env("QUORLOCK_MASTERS", urls(&masters));
-    command
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = Running::start(&mut command);
     let pid = running.line();
     let renewals = |name: &str| name == "evalsha" || name == "eval";
@@ -250,11 +193,6 @@ fn a_command_that_stops_itself_keeps_its_lock() {
     kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGCONT).unwrap();
     assert_eq!(running.line(), "goes on");
     let pid = running.line();
-    until("it has stopped", || {
-        fs::read_to_string(format!("/proc/{pid}/stat"))
-            .unwrap()
-            .contains(") T ")
-    });
-    running.signal(Signal::SIGTERM);
-    assert_eq!(running.ended().0.code(), Some(143));
+    until("it has stopped", || is_stopped(&pid));
+    running.terminated().is(143);
 }

@@ -7,7 +7,7 @@ use std::{
 
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, ended, with};
+use crate::support::{Running, ended, run, with};
 
 #[test]
 fn the_start_takes_little_longer_than_flock() {
@@ -47,8 +47,7 @@ fn start(command: &mut Command) -> Duration {
             .unwrap()
     };
     let before = now();
-    let (status, out, err) = ended(command);
-    assert_eq!(status, 0, "{err}");
+    let out = ended(command).is(0).out;
     let then = Duration::from_nanos(out.trim().parse().unwrap());
     then.saturating_sub(before)
 }
@@ -62,8 +61,7 @@ fn silent_masters_delay_the_end_little() {
         let times = (0..5).map(|_| {
             let since = Instant::now();
             for (words, code) in [("run a -- true", 0), ("run -n held -- true", 75)] {
-                let (status, _, err) = ended(&mut with(masters, words));
-                assert_eq!(status, code, "{err}");
+                run(masters, words).is(code);
             }
             since.elapsed()
         });

@@ -1,8 +1,10 @@
 //! Starting the program and waiting for it.
 
 use std::{
-    fs,
+    fmt, fs,
     io::{BufRead, BufReader, Read, Write},
+    mem,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio},
     time::{Duration, Instant, SystemTime},
 };
@@ -14,15 +16,32 @@ use nix::{
 use serde_json::Value;
 use testkit::server::Server;
 
+/// The program, for shells.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_quorlock");
+
 /// Returns the masters as the variable `QUORLOCK_MASTERS` lists them.
 pub fn urls(masters: &[Server]) -> String {
-    let urls: Vec<_> = masters.iter().map(Server::url).collect();
-    urls.join(",")
+    list(masters).join(",")
+}
+
+pub fn list(masters: &[Server]) -> Vec<String> {
+    masters.iter().map(Server::url).collect()
 }
 
 /// Returns the program without arguments. It knows the masters, and nothing of its user.
 pub fn quorlock(masters: &[Server]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
+    of_nobody(PROGRAM, masters)
+}
+
+/// Returns a shell that runs this line, in which `$0` is the program.
+pub fn shell(masters: &[Server], line: &str) -> Command {
+    let mut shell = of_nobody("sh", masters);
+    shell.args(["-c", line, PROGRAM]);
+    shell
+}
+
+fn of_nobody(program: &str, masters: &[Server]) -> Command {
+    let mut command = Command::new(program);
     command
         .env("QUORLOCK_MASTERS", urls(masters))
         .env("HOME", "/nonexistent")
@@ -55,29 +74,197 @@ pub fn script(masters: &[Server], words: &str, script: &str) -> Command {
     command
 }
 
-/// Runs a command to its end. Returns its exit status, its stdout and its stderr.
-#[track_caller]
-pub fn ended(command: &mut Command) -> (i32, String, String) {
-    said(command.output().unwrap())
+/// Writes a configuration file with one set called `cron`, which has these masters and `more`
+/// lines. Returns its path.
+pub fn configure(folder: &Path, masters: &[impl AsRef<str>], more: &str) -> PathBuf {
+    let masters: Vec<_> = masters.iter().map(AsRef::as_ref).collect();
+    let path = folder.join("quorlock.toml");
+    fs::write(
+        &path,
+        format!("[set.cron]\nmasters = {masters:?}\n{more}\n"),
+    )
+    .unwrap();
+    path
 }
 
+/// Returns the program with the usual configuration file in `folder`, and without a list.
+pub fn at(folder: &Path, words: &str) -> Command {
+    let mut command = with(&[], words);
+    command.env("XDG_CONFIG_HOME", folder);
+    command
+}
+
+/// What a program wrote until its end, and its exit status. Each check returns it again.
+pub struct Ended {
+    words: String,
+    pub status: i32,
+    pub out: String,
+    pub err: String,
+}
+
+/// Runs the program with these arguments to its end.
 #[track_caller]
-pub fn said(output: Output) -> (i32, String, String) {
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| text(&bytes));
-    let code = output.status.code();
-    (
-        code.unwrap_or_else(|| panic!("{}: {stderr}", output.status)),
+pub fn run(masters: &[Server], words: &str) -> Ended {
+    ended(&mut with(masters, words))
+}
+
+/// Runs a command to its end.
+#[track_caller]
+pub fn ended(command: &mut Command) -> Ended {
+    let Output {
+        status,
         stdout,
         stderr,
-    )
+    } = command.output().unwrap();
+    let [out, err] = [stdout, stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ended::of(words(command), status, out, err)
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
+fn words(command: &Command) -> String {
+    let words: Vec<_> = command
+        .get_args()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    words.join(" ")
+}
+
+impl Ended {
+    #[track_caller]
+    fn of(words: String, status: ExitStatus, out: String, err: String) -> Self {
+        let status = status.code();
+        let status = status.unwrap_or_else(|| panic!("a signal ended {words}: {err}"));
+        Self {
+            words,
+            status,
+            out,
+            err,
+        }
+    }
+
+    #[track_caller]
+    fn check(self, is_true: bool, what: &str) -> Self {
+        assert!(is_true, "not {what}: {self}");
+        self
+    }
+
+    /// Checks the exit status.
+    #[track_caller]
+    pub fn is(self, status: i32) -> Self {
+        let is_it = self.status == status;
+        self.check(is_it, &format!("{status}"))
+    }
+
+    /// Checks the exit status, and the whole text on stdout.
+    #[track_caller]
+    pub fn gives(self, status: i32, out: &str) -> Self {
+        let is_it = (self.status, &*self.out) == (status, out);
+        self.check(is_it, &format!("{status} {out:?}"))
+    }
+
+    /// Checks that stdout has this part.
+    #[track_caller]
+    pub fn shows(self, part: &str) -> Self {
+        let is_there = self.out.contains(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stdout begins with this part.
+    #[track_caller]
+    pub fn begins(self, part: &str) -> Self {
+        let is_there = self.out.starts_with(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stdout ends with this part.
+    #[track_caller]
+    pub fn ends(self, part: &str) -> Self {
+        let is_there = self.out.ends_with(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stdout has this part so often.
+    #[track_caller]
+    pub fn shows_times(self, count: usize, part: &str) -> Self {
+        let found = self.out.matches(part).count();
+        self.check(found == count, &format!("{count} times {part:?}"))
+    }
+
+    /// Checks that stdout has this part, wherever its lines are wrapped and its columns stand.
+    #[track_caller]
+    pub fn tells(self, part: &str) -> Self {
+        let is_there = one_line(&self.out).contains(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stdout does not have this part.
+    #[track_caller]
+    pub fn hides(self, part: &str) -> Self {
+        let is_hidden = !self.out.contains(part);
+        self.check(is_hidden, &format!("without {part}"))
+    }
+
+    /// Checks that stderr has this part.
+    #[track_caller]
+    pub fn says(self, part: &str) -> Self {
+        let is_there = self.err.contains(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stderr begins with this part.
+    #[track_caller]
+    pub fn first_says(self, part: &str) -> Self {
+        let is_there = self.err.starts_with(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stderr ends with this part.
+    #[track_caller]
+    pub fn last_says(self, part: &str) -> Self {
+        let is_there = self.err.ends_with(part);
+        self.check(is_there, part)
+    }
+
+    /// Checks that stderr does not have this part.
+    #[track_caller]
+    pub fn omits(self, part: &str) -> Self {
+        let is_hidden = !self.err.contains(part);
+        self.check(is_hidden, &format!("without {part}"))
+    }
+
+    /// Checks that stderr has so many lines.
+    #[track_caller]
+    pub fn in_lines(self, count: usize) -> Self {
+        let found = self.err.lines().count();
+        self.check(found == count, &format!("{count} lines on stderr"))
+    }
+
+    /// Reads the only line of stdout.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        json(&self.out)
+    }
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            words,
+            status,
+            out,
+            err,
+        } = self;
+        write!(f, "{words}: {status}\n{out}{err}")
+    }
+}
+
+/// Returns a text without line breaks, and with one space between its words.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// A program in the background. It is killed when it is dropped.
 pub struct Running {
+    words: String,
     child: Child,
     lines: BufReader<ChildStdout>,
 }
@@ -87,7 +274,11 @@ impl Running {
     pub fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap());
-        Self { child, lines }
+        Self {
+            words: words(command),
+            child,
+            lines,
+        }
     }
 
     /// Starts a program whose first line is `ready`.
@@ -101,7 +292,13 @@ impl Running {
     /// Starts `quorlock hold NAME`, and waits until it holds the lock.
     #[track_caller]
     pub fn hold(masters: &[Server], words: &str) -> Self {
-        let mut running = Self::start(&mut with(masters, &format!("hold {words}")));
+        Self::held(&mut with(masters, &format!("hold {words}")))
+    }
+
+    /// Starts a holder, and waits until it holds the lock.
+    #[track_caller]
+    pub fn held(command: &mut Command) -> Self {
+        let mut running = Self::start(command);
         let line = running.line();
         assert!(line.starts_with("held "), "{line:?}");
         running
@@ -114,14 +311,6 @@ impl Running {
         let length = self.lines.read_line(&mut line).unwrap();
         assert!(length > 0, "the program has ended");
         line.trim_end().to_owned()
-    }
-
-    /// Waits for the first line on stderr. The others are lost.
-    pub fn error_line(&mut self) -> String {
-        let mut line = String::new();
-        let stderr = self.child.stderr.as_mut().unwrap();
-        BufReader::new(stderr).read_line(&mut line).unwrap();
-        line
     }
 
     /// Waits until the lines on stderr contain all `parts`. Returns these lines.
@@ -164,20 +353,24 @@ impl Running {
         kill(Pid::from_raw(self.child.id().cast_signed()), signal).unwrap();
     }
 
-    /// Waits for the end. Returns the exit status, and the rest of stdout and stderr.
-    pub fn ended(mut self) -> (ExitStatus, String, String) {
-        let mut err = String::new();
-        let stderr = self.child.stderr.take();
-        let (status, out) = self.ended_without_stderr();
-        stderr.unwrap().read_to_string(&mut err).unwrap();
-        (status, out, err)
+    /// Sends TERM, and waits for the end.
+    #[track_caller]
+    pub fn terminated(self) -> Ended {
+        self.signal(Signal::SIGTERM);
+        self.ended()
     }
 
-    /// Waits for the end of a program whose stderr is not a pipe of this test.
-    pub fn ended_without_stderr(mut self) -> (ExitStatus, String) {
-        let mut out = String::new();
+    /// Waits for the end. Returns the rest of stdout and stderr. There is no text of a stderr that
+    /// is not a pipe of this test.
+    #[track_caller]
+    pub fn ended(mut self) -> Ended {
+        let (mut out, mut err) = (String::new(), String::new());
         self.lines.read_to_string(&mut out).unwrap();
-        (self.child.wait().unwrap(), out)
+        if let Some(mut stderr) = self.child.stderr.take() {
+            stderr.read_to_string(&mut err).unwrap();
+        }
+        let status = self.child.wait().unwrap();
+        Ended::of(mem::take(&mut self.words), status, out, err)
     }
 }
 
@@ -207,6 +400,12 @@ pub fn is_alive(pid: &str) -> bool {
     state.is_some_and(|state| state != 'Z' && state != 'X')
 }
 
+/// Returns whether a process was stopped.
+pub fn is_stopped(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.contains(") T ")
+}
+
 /// Waits until processes are dead, which must be before `deadline` in milliseconds of Unix time.
 #[track_caller]
 pub fn dead_by(pids: &[String], deadline: u128) {
@@ -222,14 +421,27 @@ pub fn dead_by(pids: &[String], deadline: u128) {
     });
 }
 
-/// Asserts that no master has the key.
+/// Sends a command to all masters.
+#[track_caller]
+pub fn each(masters: &[Server], words: &str) {
+    let words: Vec<_> = words.split(' ').collect();
+    for master in masters {
+        master.command(&words);
+    }
+}
+
+/// Returns whether all masters have the key.
+#[track_caller]
+pub fn all_have(masters: &[Server], key: &str) -> bool {
+    let has = |master: &Server| master.command(&["EXISTS", key]) == "1";
+    masters.iter().all(has)
+}
+
+/// Waits until no master has the key.
 #[track_caller]
 pub fn assert_free(masters: &[Server], key: &str) {
-    until("the key is gone", || {
-        masters
-            .iter()
-            .all(|master| master.command(&["EXISTS", key]) == "0")
-    });
+    let is_free = |master: &Server| master.command(&["EXISTS", key]) == "0";
+    until("the key is gone", || masters.iter().all(is_free));
 }
 
 /// The signals that the wrapper passes on, except for those that the shell of this test ignores.
@@ -259,13 +471,6 @@ pub fn ignores(signal: Signal) -> bool {
     ignored.is_some_and(|mask| mask & 1 << (signal as i32 - 1) != 0)
 }
 
-/// Returns a text without the spaces that align its columns.
-pub fn squeezed(text: &str) -> String {
-    let lines = text.lines().map(|line| line.split_whitespace());
-    let lines = lines.map(|words| words.collect::<Vec<_>>().join(" ") + "\n");
-    lines.collect()
-}
-
 /// Reads one line of JSON.
 #[track_caller]
 pub fn json(text: &str) -> Value {
@@ -275,16 +480,12 @@ pub fn json(text: &str) -> Value {
 
 /// Writes a mutex as another library would.
 pub fn write_mutex(masters: &[Server], name: &str, token: &str) {
-    for master in masters {
-        master.command(&["SET", name, token, "PX", "60000"]);
-    }
+    each(masters, &format!("SET {name} {token} PX 60000"));
 }
 
 /// Writes a fair lock that its owner has acquired twice.
 pub fn write_fair(masters: &[Server], name: &str, owner: &str) {
-    for master in masters {
-        let fields = [owner, "2", "quorlock:fair", "7", "mode", "quorlock"];
-        master.command(&[&["HSET", name], &fields[..]].concat());
-        master.command(&["PEXPIRE", name, "60000"]);
-    }
+    let fields = format!("{owner} 2 quorlock:fair 7 mode quorlock");
+    each(masters, &format!("HSET {name} {fields}"));
+    each(masters, &format!("PEXPIRE {name} 60000"));
 }

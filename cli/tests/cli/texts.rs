@@ -10,13 +10,12 @@ use std::{
 use nix::sys::signal::Signal;
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, assert_free, ended, urls, with, write_mutex};
+use crate::support::{Running, assert_free, ended, run, shell, with, write_mutex};
 
 #[test]
 fn completions_can_be_read_by_their_shells() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let (status, script, _) = ended(&mut with(&[], &format!("completions {shell}")));
-        assert_eq!(status, 0, "{shell}");
+        let script = run(&[], &format!("completions {shell}")).is(0).out;
         assert!(script.contains("nonblock"), "{shell}: {script}");
         if shell == "zsh" {
             assert!(script.contains("_cmdambivalent"), "{script}");
@@ -33,13 +32,12 @@ fn completions_can_be_read_by_their_shells() {
             .unwrap();
         assert!(bash.wait().unwrap().success());
     }
-    let (status, _, error) = ended(&mut with(&[], "completions tcsh"));
-    assert_eq!(status, 64, "{error}");
+    run(&[], "completions tcsh").is(64);
 }
 
 /// Returns what bash offers for the last of these words.
 fn offered(folder: &Path, words: &[&str]) -> Vec<String> {
-    let (_, script, _) = ended(&mut with(&[], "completions bash"));
+    let script = run(&[], "completions bash").out;
     let last = words.len();
     let script = format!(
         "compopt() {{ :; }}\n{script}\nCOMP_WORDS=(quorlock \"$@\"); COMP_CWORD={last}\n\
@@ -48,9 +46,9 @@ fn offered(folder: &Path, words: &[&str]) -> Vec<String> {
     );
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-c", &script, "bash"]).args(words);
-    let (status, out, err) = ended(bash.env("XDG_CONFIG_HOME", folder).current_dir(folder));
-    assert_eq!((status, &*err), (0, ""), "{words:?}");
-    out.lines().map(str::to_owned).collect()
+    let ended = ended(bash.env("XDG_CONFIG_HOME", folder).current_dir(folder));
+    let ended = ended.is(0).in_lines(0);
+    ended.out.lines().map(str::to_owned).collect()
 }
 
 #[test]
@@ -72,20 +70,16 @@ fn bash_completes_sets_and_commands() {
 
 #[test]
 fn each_command_has_a_manual_page() {
-    let (status, page, _) = ended(&mut with(&[], "man"));
-    assert_eq!(status, 0);
-    assert!(
-        page.contains("EXIT STATUS\n") && page.contains("QUORLOCK_SLOT"),
-        "{page}"
-    );
-    let (status, page, _) = ended(&mut with(&[], "man run"));
-    assert_eq!(status, 0);
-    assert!(page.contains("\\-\\-fair"), "{page}");
-    assert!(page.contains("<NAME>... \\-\\- <CMD>..."), "{page}");
-    let (status, _, err) = ended(&mut with(&[], "man fly"));
-    assert_eq!(status, 64);
+    run(&[], "man")
+        .is(0)
+        .shows("EXIT STATUS\n")
+        .shows("QUORLOCK_SLOT");
+    run(&[], "man run")
+        .is(0)
+        .shows("\\-\\-fair")
+        .shows("<NAME>... \\-\\- <CMD>...");
     let expected = "quorlock: there is no command \"fly\"; `quorlock help` lists them\n";
-    assert_eq!(err, expected);
+    run(&[], "man fly").is(64).first_says(expected).in_lines(1);
 }
 
 /// Returns a script of the recipes that begins with a line for the shell.
@@ -94,75 +88,52 @@ fn script_of_the_recipes(work: &str) -> String {
     let (_, script) = page.split_once("```sh\n#!/bin/sh\n").unwrap();
     let script = script.split("\n```").next().unwrap();
     assert!(script.contains("./stop && ./copy && ./start"));
-    script.replace("./stop && ./copy && ./start", work).replace(
-        "quorlock hold",
-        &format!("{} hold", env!("CARGO_BIN_EXE_quorlock")),
-    )
-}
-
-fn shell(masters: &[Server], work: &str) -> Command {
-    let mut shell = Command::new("sh");
-    shell
-        .args(["-c", &script_of_the_recipes(work)])
-        .env("QUORLOCK_MASTERS", urls(masters))
-        .env("HOME", "/nonexistent")
-        .env_remove("XDG_CONFIG_HOME")
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    shell
+    script
+        .replace("./stop && ./copy && ./start", work)
+        .replace("quorlock hold", "\"$0\" hold")
 }
 
 #[test]
 fn a_part_of_a_script_holds_a_lock() {
     let masters = masters(3);
-    let work = format!(
-        "{} status deployment > /dev/null; echo status $?",
-        env!("CARGO_BIN_EXE_quorlock")
-    );
-    let held = ended(&mut shell(&masters, &work));
-    assert_eq!(held, (0, "status 75\n".into(), String::new()));
+    let script = script_of_the_recipes("\"$0\" status deployment > /dev/null; echo status $?");
+    ended(&mut shell(&masters, &script))
+        .gives(0, "status 75\n")
+        .in_lines(0);
     assert_free(&masters, "deployment");
 }
 
+/// A script that is killed may wait for its holder.
 #[test]
-fn a_script_that_is_ended_leaves_no_holder() {
+fn a_script_that_is_ended_or_killed_leaves_no_holder() {
     let masters = masters(3);
-    let waiting = Running::ready(&mut shell(&masters, "echo ready; sleep 1"));
-    waiting.signal(Signal::SIGTERM);
-    waiting.ended();
-    assert_free(&masters, "deployment");
-}
-
-#[test]
-fn a_script_that_is_killed_leaves_no_holder() {
-    let masters = masters(3);
-    let script = Running::ready(&mut shell(&masters, "echo ready; wait $holder"));
-    script.signal(Signal::SIGKILL);
-    assert_free(&masters, "deployment"); // long before the end of its renewal
+    for (work, signal) in [
+        ("sleep 1", Signal::SIGTERM),
+        ("wait $holder", Signal::SIGKILL),
+    ] {
+        let script = script_of_the_recipes(&format!("echo ready; {work}"));
+        let running = Running::ready(&mut shell(&masters, &script));
+        running.signal(signal);
+        assert_free(&masters, "deployment"); // long before the end of its renewal
+    }
 }
 
 #[test]
 fn a_hold_ends_with_its_input() {
     let masters = masters(3);
     let mut command = with(&masters, "hold --until-eof a");
-    let mut holder = Running::start(command.stdin(Stdio::piped()));
-    assert!(holder.line().starts_with("held a "));
+    let mut holder = Running::held(command.stdin(Stdio::piped()));
     holder.say("this is not the end");
-    let (status, _, err) = holder.ended();
-    assert_eq!((status.code(), &*err), (Some(0), ""));
+    holder.ended().is(0).in_lines(0);
     assert_free(&masters, "a");
     write_mutex(&masters, "b", "t");
-    let (status, out, err) = ended(&mut with(&masters, "hold --until-eof b"));
-    assert_eq!((status, &*out), (64, ""), "{err}");
-    assert!(
-        err.contains("the input ended before the lock was held"),
-        "{err}"
-    );
+    run(&masters, "hold --until-eof b")
+        .gives(64, "")
+        .says("the input ended before the lock was held");
 }
 
 #[test]
 fn a_script_without_masters_does_no_work() {
-    let (status, out, err) = ended(&mut shell(&[], "echo worked"));
-    assert_eq!((status, &*out), (64, ""), "{err}");
+    let script = script_of_the_recipes("echo worked");
+    ended(&mut shell(&[], &script)).gives(64, "");
 }

