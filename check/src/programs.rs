@@ -251,13 +251,6 @@ mod tests {
     }
 
     #[test]
-    fn programs_may_be_missing_if_the_own_connection_has_no_name() {
-        let (programs, unseen) = read("id=3 addr=127.0.0.1:1 name= age=0 idle=0 flags=t db=0\n", 0);
-        assert_eq!(programs.len(), 1);
-        assert!(unseen.unwrap().contains("CLIENT SETNAME"));
-    }
-
-    #[test]
     fn programs_with_other_masters_or_settings_are_found_if_they_use_our_keys() {
         let ours = ConnectionName::parse(&name("a:1", "k", 60, "us")).unwrap();
         let expected = Expected {

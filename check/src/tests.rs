@@ -724,21 +724,6 @@ fn programs_of_a_change_that_share_no_list_are_found() {
 }
 
 #[test]
-fn a_program_with_other_masters_is_found_on_each_master_it_uses() {
-    let (lists, max_ttl) = (ListsId::of(["z:1"], []), Duration::from_secs(60));
-    let other = ConnectionName::new(lists, "quorlock:check", max_ttl, Some("web"));
-    let (programs, _) = read(&format!("id=1 name={other} age=1 flags=N"), 0);
-    let one = |name| with_facts(name, |facts| facts.programs = programs.clone());
-    let report = check(&[one("a"), one("b"), master("c", "")], &Shared::default());
-    let text = report.to_string();
-    let begin = "warn: a:6379, b:6379: lists: web: ";
-    assert!(text.starts_with(begin), "{text}");
-    assert_eq!(report.findings.len(), 1);
-    assert_eq!(report.programs[0].programs, Ok(programs));
-    assert_eq!(report.programs[2].programs, Ok(vec![]));
-}
-
-#[test]
 fn findings_are_joined_and_the_worst_comes_first() {
     let slow = |name, timeout| master(name, &format!("timeout:{timeout}"));
     let denied = Master {

@@ -134,7 +134,7 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
     let answer = asked
         .await
         .unwrap_or_else(|error| Err(io::Error::other(error)));
-    let answer = answer.map_err(|error| Failure::new(Exit::System, format!("cannot ask: {error}")));
+    let answer = answer.map_err(|error| Failure::system("cannot ask", error));
     Ok(matches!(answer?.trim(), "y" | "yes"))
 }
 

@@ -1,6 +1,6 @@
 //! Errors as people see them: one sentence on stderr, with the next step.
 
-use std::time::Duration;
+use std::{fmt::Display, time::Duration};
 
 use humantime::format_duration;
 use quorlock::{AcquireError, ConfigError, Contention, InspectError, Votes};
@@ -30,6 +30,11 @@ impl Failure {
             sentence: sentence.into(),
             votes: None,
         }
+    }
+
+    /// Creates the failure of something that the system refused.
+    pub(crate) fn system(what: &str, error: impl Display) -> Self {
+        Self::new(Exit::System, format!("{what}: {error}"))
     }
 
     /// Returns the failure of a call for a lock. `holder` is the client that has the lock, if it is

@@ -4,7 +4,7 @@ use std::{future::pending, io, thread};
 
 use futures::channel::oneshot;
 
-use crate::{exit::Exit, failure::Failure};
+use crate::failure::Failure;
 
 /// The input, until it ends. What it contains is dropped.
 pub(crate) struct Input(Option<oneshot::Receiver<()>>);
@@ -21,9 +21,8 @@ impl Input {
             let _ = io::copy(&mut io::stdin(), &mut io::sink()); // an error is an end, too
             drop(ended);
         };
-        let why = |error: io::Error| format!("cannot start a thread: {error}");
         let started = thread::Builder::new().spawn(read);
-        started.map_err(|error| Failure::new(Exit::System, why(error)))?;
+        started.map_err(|error| Failure::system("cannot start a thread", error))?;
         Ok(Self(Some(end)))
     }
 

@@ -4,13 +4,12 @@ use std::{io, os::unix::net::UnixStream};
 
 use tokio::runtime::{Builder, Runtime};
 
-use crate::{exit::Exit, failure::Failure};
+use crate::failure::Failure;
 
 /// Runs `work` on a runtime of one thread. What `work` has left behind in the background ends with
 /// it.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = start()
-        .map_err(|error| Failure::new(Exit::System, format!("cannot start a runtime: {error}")))?;
+    let runtime = start().map_err(|error| Failure::system("cannot start a runtime", error))?;
     let done = runtime.block_on(work);
     // A name resolution that hangs must not keep the process.
     runtime.shutdown_background();

@@ -10,7 +10,7 @@ use std::{
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
 
-use crate::{exit::Exit, failure::Failure};
+use crate::failure::Failure;
 
 /// The signals that end a program by default, and that people and service managers send.
 pub(crate) const ENDING: [Signal; 6] = [
@@ -35,10 +35,9 @@ impl Signals {
             let stream = unix::signal(SignalKind::from_raw(signal as i32))?;
             Ok((signal, stream))
         });
-        let streams = streams.collect::<io::Result<_>>().map_err(|error| {
-            Failure::new(Exit::System, format!("cannot catch signals: {error}"))
-        })?;
-        Ok(Self(streams))
+        let streams = streams.collect::<io::Result<_>>();
+        let caught = streams.map_err(|error| Failure::system("cannot catch signals", error));
+        Ok(Self(caught?))
     }
 
     /// Waits for the next signal. Dropping the future loses no signal.
@@ -67,8 +66,7 @@ impl OriginalMask {
             own_mask().thread_set_mask()?;
             Ok(Self(original))
         });
-        replaced
-            .map_err(|error| Failure::new(Exit::System, format!("cannot block signals: {error}")))
+        replaced.map_err(|error| Failure::system("cannot block signals", error))
     }
 
     /// Starts a process with the original mask.

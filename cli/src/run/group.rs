@@ -51,13 +51,10 @@ pub(crate) enum Change {
 impl Group {
     /// Starts a group with only its keeper.
     pub(crate) async fn start(mask: OriginalMask) -> Result<Self, Failure> {
+        const WHAT: &str =
+            "cannot start the process that guards the command, which needs /proc and /dev/null";
         let group = Self::try_start(mask).await;
-        group.map_err(|error| {
-            let sentence = format!(
-                "cannot start the process that guards the command, which needs /proc and /dev/null: {error}"
-            );
-            Failure::new(Exit::System, sentence)
-        })
+        group.map_err(|error| Failure::system(WHAT, error))
     }
 
     async fn try_start(mask: OriginalMask) -> io::Result<Self> {
@@ -95,8 +92,7 @@ impl Group {
         if self.end().await {
             return Err(killed_by_keeper(guard));
         }
-        let sentence = format!("cannot start the command: {error}");
-        Err(Failure::new(Exit::System, sentence))
+        Err(Failure::system("cannot start the command", error))
     }
 
     async fn try_spawn(&mut self, command: impl FnOnce(&mut Command)) -> io::Result<()> {

@@ -196,65 +196,51 @@ fn files_that_cannot_be_used_are_a_wrong_configuration() {
         return;
     };
     let authority = &masters.authority;
-    let ca = masters.trusts(authority);
-    let [certificate, key] = authority.files(&authority.sign("client"));
-    let [_, other] = authority.files(&authority.sign("client"));
-    let empty = authority.write("");
-    let [version_1, p521] = [VERSION_1, P521].map(|pem| authority.write(pem));
-    let marked = fs::read_to_string(authority.file()).unwrap();
-    let marked = authority.write(&format!("\u{feff}{marked}"));
-    for (more, expected) in [
+    let path = |path: PathBuf| path.display().to_string();
+    let own = || authority.files(&authority.sign("client")).map(path);
+    let ([cert, key], [_, other]) = (own(), own());
+    let (cert, key) = (&*cert, &*key);
+    let write = |text: &str| path(authority.write(text));
+    let trusted = authority.file();
+    let marked = format!("\u{feff}{}", fs::read_to_string(&trusted).unwrap());
+    let (ca, empty, marked) = (&*path(trusted), &*write(""), &*write(&marked));
+    let (version_1, p521) = (&*write(VERSION_1), &*write(P521));
+    for (files, expected) in [
+        (["no.pem", "", ""], "no.pem cannot be read: No such file"),
+        ([empty, "", ""], "has no certificate in PEM form"),
+        ([key, "", ""], "has no certificate in PEM form"),
+        (["", cert, key], "a cert_file needs a ca_file"),
+        ([ca, cert, ""], "a cert_file needs a key_file"),
+        ([ca, "", key], "a key_file needs a cert_file"),
         (
-            "ca_file = \"missing.pem\"".to_owned(),
-            "missing.pem cannot be read: No such file",
-        ),
-        (
-            format!("ca_file = {empty:?}"),
-            "has no certificate in PEM form",
-        ),
-        (
-            format!("ca_file = {key:?}"),
-            "has no certificate in PEM form",
-        ),
-        (
-            format!("cert_file = {certificate:?}\nkey_file = {key:?}"),
-            "a cert_file needs a ca_file",
-        ),
-        (
-            format!("{ca}\ncert_file = {certificate:?}"),
-            "a cert_file needs a key_file",
-        ),
-        (
-            format!("{ca}\nkey_file = {key:?}"),
-            "a key_file needs a cert_file",
-        ),
-        (
-            format!("{ca}\ncert_file = {certificate:?}\nkey_file = {certificate:?}"),
+            [ca, cert, cert],
             "has no private key without a passphrase in PEM form",
         ),
+        ([ca, cert, &other], "cannot be used together: "),
         (
-            format!("{ca}\ncert_file = {certificate:?}\nkey_file = {other:?}"),
-            "cannot be used together: ",
-        ),
-        (
-            format!("ca_file = {marked:?}"),
+            [marked, "", ""],
             "begins with a byte order mark, as some editors write it: remove it",
         ),
         (
-            format!("{ca}\ncert_file = {version_1:?}\nkey_file = {version_1:?}"),
+            [ca, version_1, version_1],
             "it must be of X.509 version 3, which `openssl x509 -req` makes with -extfile",
         ),
         (
-            format!("{ca}\ncert_file = {p521:?}\nkey_file = {p521:?}"),
+            [ca, p521, p521],
             "the key must be of RSA, P-256, P-384 or Ed25519",
         ),
     ] {
-        let ended = ended(&mut masters.quorlock(&more, "run a -- echo ran"));
+        let lines = ["ca_file", "cert_file", "key_file"].into_iter().zip(files);
+        let lines = lines.filter(|(_, file)| !file.is_empty());
+        let lines: String = lines
+            .map(|(name, file)| format!("{name} = {file:?}\n"))
+            .collect();
+        let ended = ended(&mut masters.quorlock(&lines, "run a -- echo ran"));
         ended.gives(78, "").says(expected).in_lines(1);
     }
 
     // The connections would not be those that the files are for.
-    let plain = masters.file(&ca);
+    let plain = masters.file(&masters.trusts(authority));
     let text = fs::read_to_string(&plain).unwrap();
     fs::write(&plain, text.replace("rediss:", "redis:")).unwrap();
     run(&[], &format!("run --config {} a -- true", plain.display()))
