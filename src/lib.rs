@@ -169,7 +169,10 @@ pub mod tools {
             },
             vote::server_error::{ServerError, without_user},
         },
-        face::builder::shared_settings::{time, variables},
+        face::builder::{
+            open::distinct,
+            shared_settings::{time, variables},
+        },
         master::{ConnectError, ConnectStep, MasterStream},
     };
 }

@@ -42,17 +42,12 @@ mod table;
 mod tests;
 mod together;
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use quorlock::{
-    ConfigError, MasterSpec, Quarantine, SharedSettings,
-    tools::{ConnectionName, ListsId, example_keys},
+    ConfigError, MasterSpec, Membership, Quarantine, SharedSettings,
+    tools::{ConnectionName, ListsId, distinct, example_keys},
 };
 
 use crate::{facts::Master, programs::Expected, report::join, together::List};
@@ -152,13 +147,23 @@ pub async fn check(
     shared: &Shared,
 ) -> Result<Report, ConfigError> {
     let keys = example_keys(&shared.key_template)?;
-    let (specs, lists) = distinct(masters, leaving)?;
+    let distinct = distinct(masters, leaving)?;
+    let all_but = |other: Membership| -> BTreeSet<_> {
+        let numbers = 0..distinct.len();
+        numbers
+            .filter(|number| distinct[*number].2 != other)
+            .collect()
+    };
+    let mut lists = [Membership::Leaves, Membership::Joins].map(all_but);
+    if leaving.is_empty() {
+        lists[1].clear();
+    }
     let [ours, theirs] = lists
         .each_ref()
-        .map(|list| list.iter().map(|number| &*specs[*number].0));
+        .map(|list| list.iter().map(|number| &*distinct[*number].0));
     let expected = expected(&keys[0].key, ours.collect(), theirs.collect(), shared);
     let is_change = !lists[1].is_empty();
-    let answers = specs.iter().map(async |(address, spec)| Master {
+    let answers = distinct.iter().map(async |(address, spec, _)| Master {
         address: address.clone(),
         answer: ask::ask(spec, &keys, shared, is_change).await,
     });
@@ -169,64 +174,6 @@ pub async fn check(
         .collect();
     let lists = &lists[..1 + usize::from(is_change)];
     Ok(judge(&masters, lists, &expected, shared))
-}
-
-/// Masters with their addresses, and the numbers of those in each list.
-type Distinct<'a> = (Vec<(Arc<str>, &'a MasterSpec)>, [BTreeSet<usize>; 2]);
-
-/// Returns each master once. Fails if one list has a server twice, if both lists have a server with
-/// different databases, or if there are no masters or too many.
-fn distinct<'a>(
-    masters: &'a [MasterSpec],
-    leaving: &'a [MasterSpec],
-) -> Result<Distinct<'a>, ConfigError> {
-    /// The most masters that a lock can use.
-    const MOST: usize = 64;
-    if masters.is_empty() {
-        return Err(ConfigError::NoMasters);
-    }
-    let mut specs = Vec::<(Arc<str>, &MasterSpec)>::new();
-    let mut lists = [BTreeMap::new(), BTreeMap::new()];
-    let listed = masters
-        .iter()
-        .map(|spec| (0, spec))
-        .chain(leaving.iter().map(|spec| (1, spec)));
-    for (second, (list, spec)) in (1..).zip(listed) {
-        let bad = |reason| ConfigError::BadMaster {
-            master: second,
-            reason,
-        };
-        let address = spec.address().map_err(bad)?;
-        let known = specs.iter().position(|(other, _)| *other == address);
-        let number = known.unwrap_or(specs.len());
-        if let Some(first) = lists[list].insert(number, second) {
-            let address = address.to_string();
-            return Err(ConfigError::DuplicateMaster {
-                first,
-                second,
-                address,
-            });
-        }
-        if known.is_none() {
-            specs.push((address, spec));
-        } else if specs[number].1.database() != spec.database() {
-            // The server is in the first list. No server is there twice, so `number` is its place
-            // there.
-            return Err(ConfigError::OtherDatabase {
-                first: number + 1,
-                second,
-                address: address.to_string(),
-            });
-        }
-    }
-    if specs.len() > MOST {
-        return Err(ConfigError::OutOfRange {
-            setting: "list",
-            given: format!("{} masters", specs.len()),
-            range: format!("at most {MOST}, and 3 or 5 are usual"),
-        });
-    }
-    Ok((specs, lists.map(|list| list.into_keys().collect())))
 }
 
 /// Returns what the connections of programs with these addresses may show.

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use quorlock::{
-    Coordinator, MasterSpec, Quarantine,
+    Quarantine,
     tools::{ConnectionName, ListsId},
 };
 
@@ -605,32 +605,6 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
         finding(&[b, &[], &[]], None).is_some(),
         "the new master has it"
     );
-}
-
-/// The errors are those of `Builder::build`, and need no answer of a master.
-#[tokio::test]
-async fn lists_that_a_builder_refuses_are_refused() {
-    let many: Vec<_> = (0..65).map(|number| format!("redis://m{number}")).collect();
-    let many: Vec<_> = many.iter().map(String::as_str).collect();
-    let lists: [(&[&str], &[&str]); 7] = [
-        (&[], &[]),
-        (&[], &["redis://a"]),
-        (&many, &[]),
-        (&many[..33], &many[32..]),
-        (&["redis://a", "redis://b", "redis://a/1"], &[]),
-        (&["redis://a"], &["redis://b", "redis://a", "redis://b"]),
-        (&["redis://a", "redis://b"], &["redis://c", "redis://b/1"]),
-    ];
-    for (masters, leaving) in lists {
-        let [masters, leaving] = [masters, leaving].map(|list| {
-            let specs = list.iter().map(|url| MasterSpec::from(*url));
-            specs.collect::<Vec<_>>()
-        });
-        let checked = crate::check(&masters, &leaving, &Shared::default()).await;
-        let builder = Coordinator::builder().masters(masters).leaving(leaving);
-        let expected = builder.build().unwrap_err().to_string();
-        assert_eq!(checked.unwrap_err().to_string(), expected);
-    }
 }
 
 /// Programs of a change are no surprise to each other. Programs of groups show the lists of all

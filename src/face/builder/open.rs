@@ -137,6 +137,18 @@ impl Listed {
     }
 }
 
+/// Returns each master of both lists once, with its address and its role. Fails as
+/// [`Builder::build`](crate::Builder::build) does.
+pub fn distinct(
+    masters: &[MasterSpec],
+    leaving: &[MasterSpec],
+) -> Result<Vec<(Arc<str>, MasterSpec, Membership)>, ConfigError> {
+    let Listed { masters, roster } = Listed::parse(masters.to_vec(), leaving.to_vec())?;
+    let members = roster.members().zip(masters);
+    let members = members.map(|((address, role), master)| (address.clone(), master, role));
+    Ok(members.collect())
+}
+
 /// Checks the addresses of a list, and returns them. In errors, the first master of the list has
 /// the number `before` + 1.
 fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, ConfigError> {
