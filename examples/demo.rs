@@ -75,7 +75,10 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     title(4, "A third one is killed");
     masters[2].kill();
     match lock.try_acquire().await {
-        Err(error @ AcquireError::NoQuorum { .. }) => show_error(&error),
+        Err(AcquireError::NoQuorum { votes, .. }) => {
+            println!("refused: too few masters can vote");
+            show(&votes);
+        }
         other => return Err(unexpected(other)),
     }
 
@@ -125,18 +128,6 @@ fn show(votes: &Votes) {
             latency.unwrap_or_default(),
             vote.unwrap_or_else(|| "not answered yet".to_owned())
         );
-    }
-}
-
-/// Shows the votes on separate lines instead of in the error's text.
-fn show_error(error: &AcquireError) {
-    let text = error.to_string();
-    match error {
-        AcquireError::NoQuorum { votes, .. } => {
-            println!("{}", text.replace(&format!(": {votes}"), ""));
-            show(votes);
-        }
-        _ => println!("{text}"),
     }
 }
 

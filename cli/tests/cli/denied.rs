@@ -7,7 +7,7 @@ use std::{
 
 use testkit::server::{self, Server, masters};
 
-use crate::support::{Ended, Running, each, ended, run, urls, with};
+use crate::support::{Ended, Running, each, ended, urls, with};
 
 /// Gives the user `bob` these rights.
 fn allow(masters: &[Server], rules: &str) {
@@ -139,18 +139,6 @@ fn each_missing_right_is_78_at_once_for_each_kind() {
         for master in &masters {
             let left = master.command(&["EXISTS", "a", "b"]);
             assert_eq!(left, "0", "without {missing}");
-        }
-    }
-}
-
-/// Some hosts rename commands.
-#[test]
-fn a_server_without_a_command_is_78() {
-    for missing in ["EVAL", "EVALSHA", "GET"] {
-        let start = |_| Server::start_with(&["--rename-command", missing, ""]);
-        let masters: Vec<_> = (0..3).map(start).collect();
-        for words in ["run -n a -- echo ran", "run --ready 90s a -- echo ran"] {
-            run(&masters, words).gives(78, "").says(missing);
         }
     }
 }

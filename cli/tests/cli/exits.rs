@@ -198,7 +198,8 @@ fn wrong_arguments_are_64() {
         ("", ""),
         ("run", ""),
         ("run a", ""),
-        ("run a true", ""),
+        ("run a ls", "put -- before the command"),
+        ("run a ls -l", "put -- before the command"),
         ("run --wait 1s --nonblock a -- true", ""),
         (
             "run --ttl 2h a -- true", // more than the longest TTL
@@ -270,7 +271,8 @@ fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
          connecting to 127.0.0.1:{0}: Connection refused",
         masters[0].port()
     )]);
-    running.terminated().is(143);
+    running.terminated().gives(143, "");
+    assert_free(&masters[2..], "a");
 }
 
 #[test]

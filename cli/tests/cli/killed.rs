@@ -13,7 +13,7 @@ use nix::{
 };
 use testkit::server::masters;
 
-use crate::support::{PROGRAM, Running, dead_by, each, is_alive, script, until};
+use crate::support::{PROGRAM, Running, dead_by, is_alive, script, until};
 
 /// Prints the process IDs of two children and of itself. None of them ends by itself or obeys
 /// signals that can be ignored.
@@ -24,19 +24,6 @@ fn family(running: &mut Running) -> [String; 3] {
     let family = [(); 3].map(|()| running.line());
     assert!(family.iter().all(|pid| is_alive(pid)), "{family:?}");
     family
-}
-
-#[test]
-fn the_command_dies_with_a_wrapper_that_is_killed() {
-    let masters = masters(3);
-    for _ in 0..5 {
-        let mut running = Running::start(&mut script(&masters, "a", FAMILY));
-        let family = family(&mut running);
-        running.signal(Signal::SIGKILL);
-        until("all are dead", || !family.iter().any(|pid| is_alive(pid)));
-        drop(running);
-        each(&masters, "DEL a"); // instead of waiting for the TTL
-    }
 }
 
 #[test]

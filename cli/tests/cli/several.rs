@@ -126,14 +126,3 @@ fn a_name_with_a_line_break_is_refused() {
             .says(text);
     }
 }
-
-/// Without --, the words of the command look like names.
-#[test]
-fn a_command_without_dashes_is_explained() {
-    let masters = masters(1);
-    for words in ["run job ls", "run job ls -l"] {
-        run(&masters, words)
-            .is(64)
-            .says("put -- before the command");
-    }
-}

@@ -11,7 +11,7 @@ use nix::{
     sys::signal::{Signal, kill, killpg},
     unistd::Pid,
 };
-use testkit::server::{Server, masters};
+use testkit::server::masters;
 
 use crate::support::{
     PROGRAM, Running, assert_free, ended, is_stopped, script, shell, signals, until, urls, with,
@@ -24,22 +24,17 @@ fn signals_are_passed_on() {
     let traps = "for s in HUP INT QUIT TERM USR1 USR2; do trap \"echo got $s; exit 42\" $s; done; \
                  echo ready; while :; do sleep 2 >/dev/null 2>&1 & wait; done";
     for signal in signals() {
-        let running = Running::ready(&mut script(&masters, "a", traps));
-        running.signal(signal);
         let name = signal.as_str().trim_start_matches("SIG");
-        running.ended().gives(42, &format!("got {name}\n"));
-        assert_free(&masters, "a");
-    }
-}
-
-#[test]
-fn a_command_that_a_signal_ends_is_128_and_its_number() {
-    let masters = masters(3);
-    for signal in signals() {
-        let running = Running::ready(&mut script(&masters, "a", "echo ready; exec sleep 1000"));
-        running.signal(signal);
-        running.ended().is(128 + signal as i32).in_lines(0);
-        assert_free(&masters, "a");
+        let number = 128 + signal as i32;
+        for (work, code, out) in [
+            (traps, 42, format!("got {name}\n")),
+            ("echo ready; exec sleep 1000", number, String::new()),
+        ] {
+            let running = Running::ready(&mut script(&masters, "a", work));
+            running.signal(signal);
+            running.ended().gives(code, &out).in_lines(0);
+            assert_free(&masters, "a");
+        }
     }
 }
 
@@ -67,17 +62,6 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
             assert_free(&masters, key);
         }
     }
-}
-
-#[test]
-fn a_signal_ends_the_wait_for_masters() {
-    let mut masters = masters(3);
-    masters[..2].iter_mut().for_each(Server::kill);
-    let asked = || masters[2].calls(|command| command == "set");
-    let running = Running::start(&mut script(&masters, "a", "echo ran"));
-    until("it waits", || asked() > 0);
-    running.terminated().gives(143, "");
-    assert_free(&masters[2..], "a");
 }
 
 /// Its children are in its group for a moment before they lead groups of their own.
