@@ -224,20 +224,14 @@ mod tests {
         let (mut programs, unseen) = read(&text, 0);
         assert_eq!(unseen, None);
         programs.sort_by_key(|program| program.client.clone());
-        let found = programs.iter().map(|program| {
-            let Program {
-                name,
-                client,
-                database,
-                connections,
-                age,
-            } = program;
+        let found = programs.iter().map(|one| {
+            let (client, age) = (one.client.as_deref(), one.age.as_secs());
             (
-                name.is_some(),
-                client.as_deref(),
-                *database,
-                *connections,
-                age.as_secs(),
+                one.name.is_some(),
+                client,
+                one.database,
+                one.connections,
+                age,
             )
         });
         let expected = [
@@ -259,55 +253,39 @@ mod tests {
             apart: None,
             ours,
         };
-        for (programs, found) in [
-            (vec![], vec![]),
+        let off = ConnectionName::MAX_TTL_WITHOUT_QUARANTINE.as_secs();
+        // The masters, the key and the longest TTL of each program, and its client name.
+        for (programs, expected_values) in [
+            (&[][..], ""),
+            (&[("a:1", "k", 60, "x"), ("b:1", "k", 60, "y")], ""),
+            (&[("a:1", "k", off, "x")], ""),
             (
-                vec![name("a:1", "k", 60, "x"), name("b:1", "k", 60, "y")],
-                vec![],
-            ),
-            (vec!["redis-cli".to_owned()], vec![]),
-            (
-                vec![
-                    name("c:1", "k", 60, "x"),
-                    name("c:1", "k", 60, ""),
-                    name("d:1", "k", 60, "y"),
+                &[
+                    ("c:1", "k", 60, "x"),
+                    ("c:1", "k", 60, ""),
+                    ("d:1", "k", 60, "y"),
                 ],
-                vec![("lists", "a program without a client name, x, y")],
+                "lists: a program without a client name, x, y\n",
+            ),
+            (&[("c:1", "other", 30, "x")], "key template: x\n"),
+            (&[("c:1", "k", 30, "x")], "lists: x\nmax_ttl: x with 30s\n"),
+            (
+                &[("a:1", "k", 30, "x"), ("b:1", "k", 90, "y")],
+                "max_ttl: x with 30s, y with 90s\n",
             ),
             (
-                vec![name("c:1", "other", 30, "x")],
-                vec![("key template", "x")],
-            ),
-            (
-                vec![name("c:1", "k", 30, "x")],
-                vec![("lists", "x"), ("max_ttl", "x with 30s")],
-            ),
-            (
-                vec![name("a:1", "k", 30, "x"), name("b:1", "k", 90, "y")],
-                vec![("max_ttl", "x with 30s, y with 90s")],
-            ),
-            (
-                vec![name(
-                    "a:1",
-                    "k",
-                    ConnectionName::MAX_TTL_WITHOUT_QUARANTINE.as_secs(),
-                    "x",
-                )],
-                vec![],
+                &["1", "2", "3", "4", "5", "6", "7"].map(|client| ("c:1", "k", 60, client)),
+                "lists: 1, 2, 3, 4, 5, 2 more\n",
             ),
         ] {
-            let programs = programs.iter().map(|name| Program::named(name, 0));
-            let programs: Vec<_> = programs.collect();
+            let names = programs.iter();
+            let names = names.map(|(lists, key, max_ttl, who)| name(lists, key, *max_ttl, who));
+            let names = names.chain(["redis-cli".to_owned()]);
+            let programs: Vec<_> = names.map(|name| Program::named(&name, 0)).collect();
             let findings = find(&programs, 0, &expected);
-            let values: Vec<_> = findings
-                .iter()
-                .map(|one| (one.setting, &*one.value))
-                .collect();
-            assert_eq!(values, found, "{programs:?}");
+            let findings = findings.iter();
+            let values = findings.map(|one| format!("{}: {}\n", one.setting, one.value));
+            assert_eq!(values.collect::<String>(), expected_values, "{programs:?}");
         }
-        let many: Vec<_> = (1..8)
-            .map(|n| Program::named(&name("c:1", "k", 60, &n.to_string()), 0))
-            .collect();
-        assert_eq!(find(&many, 0, &expected)[0].value, "1, 2, 3, 4, 5, 2 more");
     }
 }

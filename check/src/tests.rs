@@ -178,36 +178,27 @@ fn each_setting_has_its_finding() {
 
 #[test]
 fn a_missing_answer_is_a_finding() {
-    type Change = fn(&mut Facts, String);
-    let changes: [(Change, Found); 7] = [
-        (
-            |facts, why| facts.withheld = Some(why),
-            (Unknown, "CONFIG GET"),
-        ),
-        (|facts, why| facts.unseen = Some(why), (Unknown, "lists")),
-        (
-            |facts, why| facts.uncompared = Some(why),
-            (Unknown, "run_id"),
-        ),
-        (
-            |facts, why| facts.counters = Some(Err(why)),
-            (Unknown, "quorlock:fence:*"),
-        ),
-        (
-            |facts, why| facts.untracked = Some(why),
-            (Warn, "CLIENT TRACKING"),
-        ),
-        (|facts, why| facts.evalsha = Some(why), (Refuse, "EVALSHA")),
-        (
-            |facts, _| facts.is_one_of_several = true,
-            (Refuse, "run_id"),
-        ),
-    ];
-    for (change, expected) in changes {
+    let found_with = |change: &dyn Fn(&mut Facts, String)| {
         let why = "answered NOPERM its user".to_owned();
         let third = with_facts("c", |facts| change(facts, why));
-        assert_eq!(found_in(&beside_two(third, &Shared::default())), [expected]);
+        found_in(&beside_two(third, &Shared::default()))
+    };
+    type Field = fn(&mut Facts) -> &mut Option<String>;
+    let fields: [(Field, Found); 5] = [
+        (|facts| &mut facts.withheld, (Unknown, "CONFIG GET")),
+        (|facts| &mut facts.unseen, (Unknown, "lists")),
+        (|facts| &mut facts.uncompared, (Unknown, "run_id")),
+        (|facts| &mut facts.untracked, (Warn, "CLIENT TRACKING")),
+        (|facts| &mut facts.evalsha, (Refuse, "EVALSHA")),
+    ];
+    for (field, expected) in fields {
+        let found = found_with(&|facts, why| *field(facts) = Some(why));
+        assert_eq!(found, [expected]);
     }
+    let found = found_with(&|facts, why| facts.counters = Some(Err(why)));
+    assert_eq!(found, [(Unknown, "quorlock:fence:*")]);
+    let found = found_with(&|facts, _| facts.is_one_of_several = true);
+    assert_eq!(found, [(Refuse, "run_id")]);
     let error = "ERR ACL failure in script: User bob has no permissions to run the 'info' command";
     let text = format!("try.INFO:{error}\ntime:5000000");
     let denied = Master {
