@@ -1,14 +1,8 @@
 //! One program with two sources of masters: a configuration file, and a list beside it.
 
-use std::{fs, time::Duration};
-
-use quorlock::{
-    SharedSettings,
-    tools::{ConnectionName, example_keys},
-};
 use testkit::server::masters;
 
-use crate::support::{Running, at, configure, each, ended, list, until, urls, with};
+use crate::support::{Running, at, configure, ended, list, urls, with};
 
 const LOCKS: &str = "key_template = \"locks:{name}\"";
 
@@ -274,49 +268,4 @@ fn timeouts_come_from_the_option_then_the_variable_or_the_file() {
             ended(&mut command).is(status).says(&expected);
         }
     }
-}
-
-/// Every connection shows the lists, the key template and the longest TTL of its program.
-#[test]
-fn the_file_the_environment_and_the_library_give_the_same_settings() {
-    let (new, old) = (masters(3), masters(3));
-    let leaving = list(&old);
-    let more =
-        format!("leaving = {leaving:?}\nkey_template = \"locks:{{name}}\"\nmax_ttl = \"90s\"");
-    let folder = new[0].directory();
-    let file = configure(folder, &list(&new), &more);
-    let clients = || old[0].command(&["CLIENT", "LIST"]);
-    let shown = || {
-        let clients = clients();
-        let name = clients.split("name=quorlock:").nth(1);
-        let parts = name.expect("a named connection").split([':', ' ']);
-        parts.take(3).map(str::to_owned).collect::<Vec<_>>()
-    };
-    let of_file = Running::held(&mut at(folder, "hold --set cron job"));
-    let by_file = shown();
-    drop(of_file);
-    until("the first program is gone", || {
-        !clients().contains("name=quorlock:")
-    });
-    each(&new, "DEL locks:job");
-    each(&old, "DEL locks:job");
-    let mut command = with(&new, "hold job");
-    command
-        .env("QUORLOCK_LEAVING", leaving.join(","))
-        .env("QUORLOCK_KEY_TEMPLATE", "locks:{name}")
-        .env("QUORLOCK_MAX_TTL", "1m 30s");
-    let _of_environment = Running::held(&mut command);
-    assert_eq!(shown(), by_file);
-
-    let section = fs::read_to_string(file).unwrap().replace("[set.cron]", "");
-    let settings: SharedSettings = toml::from_str(&section).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread();
-    let runtime = { runtime }.enable_all().build().unwrap();
-    let _inside = runtime.enter();
-    let locks = settings.builder().unwrap().build().unwrap();
-    let keys = example_keys("locks:{name}").unwrap();
-    let max_ttl = Duration::from_secs(90);
-    let name = ConnectionName::new(locks.lists_id(), &keys[0].key, max_ttl, None);
-    let shown = format!("quorlock:{}:", by_file.join(":"));
-    assert!(name.to_string().starts_with(&shown), "{name}, not {shown}");
 }

@@ -142,100 +142,90 @@ impl Ended {
     }
 
     #[track_caller]
-    fn check(self, is_true: bool, what: &str) -> Self {
-        assert!(is_true, "not {what}: {self}");
+    fn check(self, what: &str, is_it: impl FnOnce(&Self) -> bool) -> Self {
+        assert!(is_it(&self), "not {what}: {self}");
         self
     }
 
     /// Checks the exit status.
     #[track_caller]
     pub fn is(self, status: i32) -> Self {
-        let is_it = self.status == status;
-        self.check(is_it, &format!("{status}"))
+        self.check(&format!("{status}"), |it| it.status == status)
     }
 
     /// Checks the exit status, and the whole text on stdout.
     #[track_caller]
     pub fn gives(self, status: i32, out: &str) -> Self {
-        let is_it = (self.status, &*self.out) == (status, out);
-        self.check(is_it, &format!("{status} {out:?}"))
+        self.is(status)
+            .check(&format!("{out:?}"), |it| it.out == out)
     }
 
     /// Checks that stdout has this part.
     #[track_caller]
     pub fn shows(self, part: &str) -> Self {
-        let is_there = self.out.contains(part);
-        self.check(is_there, part)
+        self.check(part, |it| it.out.contains(part))
     }
 
     /// Checks that stdout begins with this part.
     #[track_caller]
     pub fn begins(self, part: &str) -> Self {
-        let is_there = self.out.starts_with(part);
-        self.check(is_there, part)
+        self.check(part, |it| it.out.starts_with(part))
     }
 
     /// Checks that stdout ends with this part.
     #[track_caller]
     pub fn ends(self, part: &str) -> Self {
-        let is_there = self.out.ends_with(part);
-        self.check(is_there, part)
+        self.check(part, |it| it.out.ends_with(part))
     }
 
     /// Checks that stdout has this part so often.
     #[track_caller]
     pub fn shows_times(self, count: usize, part: &str) -> Self {
-        let found = self.out.matches(part).count();
-        self.check(found == count, &format!("{count} times {part:?}"))
+        let what = format!("{count} times {part:?}");
+        self.check(&what, |it| it.out.matches(part).count() == count)
     }
 
     /// Checks that stdout has this part, wherever its lines are wrapped and its columns stand.
     #[track_caller]
     pub fn tells(self, part: &str) -> Self {
-        let is_there = one_line(&self.out).contains(part);
-        self.check(is_there, part)
+        self.check(part, |it| one_line(&it.out).contains(part))
     }
 
     /// Checks that stdout does not have this part.
     #[track_caller]
     pub fn hides(self, part: &str) -> Self {
-        let is_hidden = !self.out.contains(part);
-        self.check(is_hidden, &format!("without {part}"))
+        self.check(&format!("without {part}"), |it| !it.out.contains(part))
     }
 
     /// Checks that stderr has this part.
     #[track_caller]
     pub fn says(self, part: &str) -> Self {
-        let is_there = self.err.contains(part);
-        self.check(is_there, part)
+        self.check(part, |it| it.err.contains(part))
     }
 
     /// Checks that stderr begins with this part.
     #[track_caller]
     pub fn first_says(self, part: &str) -> Self {
-        let is_there = self.err.starts_with(part);
-        self.check(is_there, part)
+        self.check(part, |it| it.err.starts_with(part))
     }
 
     /// Checks that stderr ends with this part.
     #[track_caller]
     pub fn last_says(self, part: &str) -> Self {
-        let is_there = self.err.ends_with(part);
-        self.check(is_there, part)
+        self.check(part, |it| it.err.ends_with(part))
     }
 
     /// Checks that stderr does not have this part.
     #[track_caller]
     pub fn omits(self, part: &str) -> Self {
-        let is_hidden = !self.err.contains(part);
-        self.check(is_hidden, &format!("without {part}"))
+        self.check(&format!("without {part}"), |it| !it.err.contains(part))
     }
 
     /// Checks that stderr has so many lines.
     #[track_caller]
     pub fn in_lines(self, count: usize) -> Self {
-        let found = self.err.lines().count();
-        self.check(found == count, &format!("{count} lines on stderr"))
+        let what = format!("{count} lines on stderr");
+        self.check(&what, |it| it.err.lines().count() == count)
     }
 
     /// Reads the only line of stdout.

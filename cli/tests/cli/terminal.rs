@@ -22,7 +22,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program. Returns `None` if it is not installed.
+    /// Starts a program. Returns `None`, and says so, if it is not installed.
     pub fn start(mut command: Command) -> Option<Self> {
         let size = Winsize {
             ws_row: 24,
@@ -34,7 +34,10 @@ impl Terminal {
         let inside = || OwnedFd::try_clone(&pty.slave).unwrap();
         command.env("TERM", "xterm");
         command.stdin(inside()).stdout(inside()).stderr(inside());
-        let child = command.spawn().ok()?;
+        let Ok(child) = command.spawn() else {
+            println!("skipped: {:?} is not installed", command.get_program());
+            return None;
+        };
         drop((pty.slave, command));
         let keyboard = File::from(pty.master);
         let mut reader = keyboard.try_clone().unwrap();
