@@ -154,16 +154,3 @@ pub(crate) fn name_of(guard: &Guard) -> String {
     let start = guard.names().nth(1).map_or("", |_| "the lock of ");
     format!("{start}{}", quoted(guard.names()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_names_are_quoted() {
-        assert_eq!(quoted(["a"].into_iter()), "\"a\"");
-        assert_eq!(quoted(["a", "b c"].into_iter()), "\"a\" and \"b c\"");
-        let many = quoted(["a", "b", "c", "d", "e"].into_iter());
-        assert_eq!(many, "\"a\", \"b\", \"c\" and 2 others");
-    }
-}
