@@ -22,8 +22,8 @@ use crate::sim::Process;
 /// that has passed. Setting the wall clock forward has the same effect, and costs a holder some
 /// validity. Setting the wall clock back changes nothing.
 ///
-/// All code that drives a single master uses only the [`monotonic`] clock. Timers use the clock of
-/// leases, and compare the clocks at least once a second. If a test pauses tokio's clock, [`now`]
+/// The time limits of masters are on the [`monotonic`] clock. Timers use the clock of leases, and
+/// compare the clocks at least once a second. If a test pauses tokio's clock, [`now`]
 /// and [`monotonic`] show virtual time.
 pub(crate) fn now() -> LeaseTick {
     now_at(monotonic())
@@ -33,13 +33,6 @@ pub(crate) fn now() -> LeaseTick {
 /// clock.
 pub(crate) fn now_at(now: Tick) -> LeaseTick {
     now.with(suspensions(|suspensions| suspensions.look(now)))
-}
-
-/// Converts an instant of the [`monotonic`] clock to the clock of [`now`], without a new comparison
-/// of the clocks. Use this function only for votes and news. Before a caller relies on the outcome
-/// of a round, it calls [`now`], which compares the clocks.
-pub(crate) fn from_monotonic(at: Tick) -> LeaseTick {
-    at.with(suspensions(Suspensions::total))
 }
 
 /// Converts an instant of the clock of [`now`] to the [`monotonic`] clock. Returns `least` if the

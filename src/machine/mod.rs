@@ -23,13 +23,12 @@ use self::{
     rights::KnownRights,
     round::{Extension, Role, RoundEvent, Rounds},
     session::{
-        Cast, Cx, Session, SessionConfig,
+        Cx, Session, SessionConfig,
         link::{Item, Sent},
     },
     waiters::{Topic, WaiterId, Waiters},
 };
 use crate::{
-    clock,
     core::{
         kind::rights::Rights,
         protocol::{
@@ -263,13 +262,14 @@ impl Machine {
         id
     }
 
-    /// Counts the vote of `master`, which was read at `at`, and carries out what follows.
-    pub(crate) fn count(&mut self, to: VotesTo, master: usize, vote: SlotVote, at: Tick, now: Now) {
+    /// Counts the vote of `master`, and carries out what follows.
+    #[inline]
+    pub(crate) fn count(&mut self, to: VotesTo, master: usize, vote: SlotVote, now: Now) {
+        let VotesTo { round, heal } = to;
         if IS_ON {
             let outcome = outcome_word(vote.vote());
             self.out.push(Effect::Voted(master, outcome));
         }
-        let VotesTo { round, heal } = to;
         let Some(live) = self.rounds.get_mut(round) else {
             return;
         };
@@ -283,19 +283,17 @@ impl Machine {
             }
             return;
         }
-        let (at, before) = (clock::from_monotonic(at), live.round.outcome());
+        let before = live.round.outcome();
         let vote = live.judged(master, vote);
         let is_answer = vote.vote().is_answer();
-        live.round.count_vote(master, vote, at);
+        live.round.count_vote(master, vote, now.lease);
         live.wake_tasks(&mut self.out);
         if live.round.was_decided_after(before) {
-            self.out.extend(Effect::decided(&live.round, at));
+            self.out.extend(Effect::decided(&live.round, now.lease));
         }
         match live.role {
-            Role::Inspection(_) | Role::Question => {}
-            Role::Extension(..) | Role::Leave { .. } | Role::Slots(_) => {
-                self.follow(round, master, before, is_answer, now);
-            }
+            Role::Inspection(_) | Role::Leave { is_owed: true, .. } | Role::Question => {}
+            _ => self.follow(round, master, before, is_answer, now),
         }
     }
 
@@ -384,7 +382,7 @@ impl Machine {
     pub(crate) fn serve<T>(
         &mut self,
         master: usize,
-        now: Tick,
+        now: Now,
         act: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
     ) -> T {
         let cx = &mut Cx {
@@ -420,27 +418,27 @@ impl Machine {
         {
             live.take_text(master, text);
         }
-        let (session, at) = (&mut self.sessions[master], now.monotonic);
-        let Sent { item, is_owed, .. } = session.take_oldest(at)?;
+        let session = &mut self.sessions[master];
+        let Sent { item, is_owed, .. } = session.take_oldest(now.monotonic)?;
         let request = match item {
             Item::Request(request) => request,
             Item::Subscription(_) => {
-                return self.serve(master, at, |session, cx| {
+                return self.serve(master, now, |session, cx| {
                     session.on_refused_change(cx, reply)
                 });
             }
             Item::Caching => {
-                return self.serve(master, at, |session, cx| session.on_caching(cx, reply));
+                return self.serve(master, now, |session, cx| session.on_caching(cx, reply));
             }
         };
         let vote = request.vote(reply);
         if is_owed || session.is_news(&vote) {
             let answered = (request, vote, is_owed);
-            return self.serve(master, at, |session, cx| {
+            return self.serve(master, now, |session, cx| {
                 session.on_news(cx, reply, answered, random)
             });
         }
-        self.count(request.votes_to, master, vote, at, now);
+        self.count(request.votes_to, master, vote, now);
         self.end_request(request);
         Ok(())
     }
@@ -466,11 +464,11 @@ impl Machine {
             self.posts = posts; // keeps its memory
         }
         for master in mem::take(&mut self.served).iter() {
-            for Cast { votes_to, vote, at } in mem::take(&mut self.sessions[master].cast) {
-                self.count(votes_to, master, vote, at, now);
+            for (votes_to, vote) in mem::take(&mut self.sessions[master].cast) {
+                self.count(votes_to, master, vote, now);
             }
             if !self.sessions[master].given_up.is_empty() {
-                self.serve(master, now.monotonic, Session::owe_given_up);
+                self.serve(master, now, Session::owe_given_up);
             }
             for request in mem::take(&mut self.sessions[master].ended) {
                 self.end_request(request);
@@ -483,11 +481,10 @@ impl Machine {
             if !to.contains(master) || self.sessions[master].take_post(&request) {
                 continue;
             }
-            let at = request.posted;
-            let failure = self.serve(master, at, |session, cx| session.post(cx, &request));
+            let failure = self.serve(master, now, |session, cx| session.post(cx, &request));
             if let Some(failure) = failure {
                 let vote = Vote::Fail(failure).into();
-                self.count(request.votes_to, master, vote, at, now);
+                self.count(request.votes_to, master, vote, now);
             }
         }
         self.end_request(request);

@@ -63,7 +63,7 @@ async fn run(dialer: Dialer, port: &Port) {
         };
         let (why, refusal) = ended.reason();
         let (has_worked, event) =
-            port.with(|session, cx| outage.note(&ended, &why, session, cx.now));
+            port.with(|session, cx| outage.note(&ended, &why, session, cx.now.monotonic));
         // A caller whose round ends sees the new health.
         observer.on(&event);
         health.down(master, (&why, refusal), outage.failures);
@@ -96,8 +96,7 @@ struct Port {
 impl Port {
     /// Lets the session of the master take a step.
     fn with<T>(&self, act: impl FnOnce(&mut Session, &mut Cx<'_>) -> T) -> T {
-        let mut machine = self.machine.turn();
-        machine.serve(self.master, clock::monotonic(), act)
+        (self.machine).with(|machine, now| machine.serve(self.master, now, act))
     }
 }
 
@@ -223,7 +222,7 @@ impl Due {
         if session.end_quarantine(step, at) {
             return Self::GoOn;
         }
-        match session.judge_deadline(at, step.now) {
+        match session.judge_deadline(at, step.now.monotonic) {
             None => Self::Read,
             Some(until) if session.expire(step, until) => Self::GiveUp,
             Some(_) => Self::GoOn,

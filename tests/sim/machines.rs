@@ -296,7 +296,7 @@ impl Run {
         server.heart.close(connection);
         server.heart.outputs();
         let why: Arc<str> = "cut".into();
-        machine.serve(master, now.monotonic, |session, cx| match has_worked {
+        machine.serve(master, now, |session, cx| match has_worked {
             true => session.interrupt(cx, &why),
             false => session.disconnect(cx, &why),
         });
@@ -334,12 +334,12 @@ impl Run {
             let link = &mut links[master];
             let at = now.monotonic;
             if link.connection.is_none() {
-                machine.serve(master, at, |session, cx| session.expire_unconnected(cx));
+                machine.serve(master, now, |session, cx| session.expire_unconnected(cx));
                 machine.settle(now);
                 self.dial(client, master);
                 continue;
             }
-            let is_over = machine.serve(master, at, |session, cx| {
+            let is_over = machine.serve(master, now, |session, cx| {
                 session.send(cx, link);
                 let Some(due) = session.next_wake(cx).filter(|due| *due <= at) else {
                     return false;
@@ -372,7 +372,7 @@ impl Run {
             sign: Sign::Restarted,
         });
         link.connection = (!is_refused).then(|| server.heart.connect());
-        machine.serve(master, now.monotonic, |session, cx| match is_refused {
+        machine.serve(master, now, |session, cx| match is_refused {
             true => session.disconnect(cx, &"refused".into()),
             false => session.connect(cx, Duration::from_micros(100), loss, false),
         });

@@ -90,15 +90,18 @@ impl Round {
         vote: impl Into<SlotVote>,
         now: LeaseTick,
     ) -> Outcome {
-        let Some(cast) = self.cast.get(master) else {
+        let may_turn = self.may_turn(now);
+        let Some(cast) = self.cast.get_mut(master) else {
             return self.outcome;
         };
-        let may_turn = self.may_turn(now);
         let counts_late = may_turn || self.outcome == Outcome::Won;
         let is_late_answer = |cast: &CastVote| counts_late && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
-            let micros = now.micros_since(self.start);
-            self.set(master, CastVote::after(vote, micros));
+            let vote = CastVote::after(vote, now.micros_since(self.start));
+            let is_done = self.verb.is_done(vote.vote());
+            self.has_slots |= vote.slot.is_some();
+            *cast = Some(vote);
+            self.note(MasterSet::only(master), is_done);
         }
         if self.outcome == Outcome::Pending {
             self.outcome = match self.verdict() {
@@ -128,22 +131,21 @@ impl Round {
     /// shows this answer. The outcome does not change.
     pub(crate) fn note_heal(&mut self, master: usize, vote: Vote) {
         let slot = if vote.is_grant() { self.slot() } else { None };
-        if let Some(Some(cast)) = self.cast.get(master) {
-            let latency = cast.latency();
-            self.set(master, CastVote::new(SlotVote::new(vote, slot), latency));
+        if let Some(Some(cast)) = self.cast.get_mut(master) {
+            let is_done = self.verb.is_done(&vote);
+            *cast = CastVote::new(SlotVote::new(vote, slot), cast.latency());
+            self.note(MasterSet::only(master), is_done);
         }
     }
 
+    /// Notes whether the vote of a master counts as done.
     #[inline]
-    fn set(&mut self, master: usize, cast: CastVote) {
-        let this = MasterSet::only(master);
-        self.unanswered = self.unanswered - this;
-        self.done = self.done - this;
-        if self.verb.is_done(cast.vote()) {
-            self.done |= this;
-        }
-        self.has_slots |= cast.slot.is_some();
-        self.cast[master] = Some(cast);
+    fn note(&mut self, master: MasterSet, is_done: bool) {
+        self.unanswered = self.unanswered - master;
+        self.done = match is_done {
+            true => self.done | master,
+            false => self.done - master,
+        };
     }
 
     pub(crate) fn verb(&self) -> Verb {

@@ -748,7 +748,7 @@ impl Case {
         };
         let now = self.now();
         let vote = SlotVote::new(vote, slot);
-        (self.machine).count(to, master, vote, now.monotonic, now);
+        self.machine.count(to, master, vote, now);
         self.tell();
     }
 

@@ -10,7 +10,7 @@ use self::{
     subscription::Subscription,
 };
 use super::{
-    ClaimId, VotesTo,
+    ClaimId, Now, VotesTo,
     claim::Claim,
     out::{Effect, MasterEvent, Request},
     round::Rounds,
@@ -106,18 +106,10 @@ pub(crate) struct Session {
     /// The task that serves this session.
     waker: Option<Waker>,
     /// What the machine does after a call: it counts these votes, and ends these requests.
-    pub(in crate::machine) cast: Vec<Cast>,
+    pub(in crate::machine) cast: Vec<(VotesTo, SlotVote)>,
     /// The requests that may be [owed](Self::owe_given_up).
     pub(in crate::machine) given_up: Vec<Arc<Request>>,
     pub(in crate::machine) ended: Vec<Arc<Request>>,
-}
-
-/// A vote that the machine has not counted yet.
-#[derive(Debug)]
-pub(in crate::machine) struct Cast {
-    pub(in crate::machine) votes_to: VotesTo,
-    pub(in crate::machine) vote: SlotVote,
-    pub(in crate::machine) at: Tick,
 }
 
 /// What a session sees in a step, and what it leaves. The claims say which releases the masters are
@@ -129,8 +121,7 @@ pub(crate) struct Cx<'a> {
     pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(in crate::machine) is_abandoned: bool,
-    /// The time on the monotonic clock.
-    pub(crate) now: Tick,
+    pub(crate) now: Now,
 }
 
 impl Session {
@@ -235,7 +226,7 @@ impl Session {
         // A server that loads its data refuses dials, so it has loaded the data by now.
         let is_loading = |error: &mut Arc<str>| ServerError::of(error) == ServerError::Loading;
         self.error.take_if(is_loading);
-        self.link = Link::new(&self.config, round_trip, Link::WINDOW, cx.now);
+        self.link = Link::new(&self.config, round_trip, Link::WINDOW, cx.now.monotonic);
         self.node_timeout = Some(self.link.liveness.timeout());
         self.down = None;
         self.is_serving = true;
@@ -253,7 +244,7 @@ impl Session {
     pub(crate) fn interrupt(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
         self.end_link();
         let unknown = Failure::Disconnected(why.clone());
-        self.give_up_old(cx, &unknown, &Failure::Unreachable(why.clone()));
+        self.give_up_old(&unknown, &Failure::Unreachable(why.clone()));
         self.tell_all_keys(cx);
     }
 
@@ -281,12 +272,12 @@ impl Session {
     /// dial.
     pub(crate) fn expire_unconnected(&mut self, cx: &Cx<'_>) {
         if self.node_timeout.is_some() {
-            while let Some(request) = self.next_overdue(cx.now) {
+            while let Some(request) = self.next_overdue(cx.now.monotonic) {
                 let why = format!(
                     "its connection ended, and no new one was there in {:?}",
                     rounded(self.link.liveness.timeout())
                 );
-                self.fail(&request, Failure::Unreachable(why.into()), cx.now);
+                self.fail(&request, Failure::Unreachable(why.into()));
                 self.given_up.push(request);
             }
         }
@@ -307,7 +298,7 @@ impl Session {
         if !self.has_backlog() {
             return false; // most polls only read replies
         }
-        let (now, before) = (cx.now, self.link.sent.len());
+        let (now, before) = (cx.now.monotonic, self.link.sent.len());
         if self.link.is_silent() {
             self.fail_waiting(cx);
         }
@@ -327,7 +318,7 @@ impl Session {
             if let Some(remaining) = self.quarantine_left(now)
                 && request.command.verb().quarantine_applies()
             {
-                self.fail(&request, Failure::Quarantined { remaining }, now);
+                self.fail(&request, Failure::Quarantined { remaining });
                 self.ended.push(request);
                 continue;
             }
@@ -371,20 +362,20 @@ impl Session {
                 round_trip,
                 silence,
             };
-            cast.push(Cast::new(request, Vote::Fail(late).into(), now));
+            cast.push((request.votes_to, Vote::Fail(late).into()));
         });
         while let Some(release) = self.late.front()
             && self.confirmed_by(release) <= now
             && let Some(release) = self.late.pop_front()
         {
-            self.fail(&release, unsent(), now);
+            self.fail(&release, unsent());
             self.given_up.push(release);
         }
         let (mut has_failed, mut put_off) = (false, VecDeque::new());
         while let Some(request) = self.next_overdue(now) {
             if !is_owed(cx, &request, self.master, now) {
                 has_failed = true;
-                self.fail(&request, unsent(), now);
+                self.fail(&request, unsent());
                 self.ended.push(request);
             } else if has_failed {
                 // The votes may decide that it is not owed. They are counted after this call.
@@ -430,7 +421,7 @@ impl Session {
             if cx.is_owed(&request, self.master) {
                 self.waiting.push_back(request);
             } else {
-                self.fail(&request, Failure::Unreachable(why.clone()), cx.now);
+                self.fail(&request, Failure::Unreachable(why.clone()));
                 self.ended.push(request);
             }
         }
@@ -495,9 +486,9 @@ impl Session {
     fn give_up(&mut self, cx: &mut Cx<'_>, unknown: &Failure, unsent: &Failure) {
         self.down = Some(unsent.clone());
         self.end_link();
-        self.give_up_old(cx, unknown, unsent);
+        self.give_up_old(unknown, unsent);
         for request in mem::take(&mut self.waiting) {
-            self.fail(&request, unsent.clone(), cx.now);
+            self.fail(&request, unsent.clone());
             self.given_up.push(request);
         }
         self.tell_all_keys(cx);
@@ -512,22 +503,22 @@ impl Session {
 
     /// Casts the open votes on the requests that were sent, with `unknown`, and on the late
     /// releases, with `unsent`.
-    fn give_up_old(&mut self, cx: &Cx<'_>, unknown: &Failure, unsent: &Failure) {
+    fn give_up_old(&mut self, unknown: &Failure, unsent: &Failure) {
         for (request, is_open) in self.link.sent.drain() {
             if is_open {
-                self.fail(&request, unknown.clone(), cx.now);
+                self.fail(&request, unknown.clone());
             }
             self.given_up.push(request);
         }
         for release in mem::take(&mut self.late) {
-            self.fail(&release, unsent.clone(), cx.now);
+            self.fail(&release, unsent.clone());
             self.given_up.push(release);
         }
     }
 
-    fn fail(&mut self, request: &Request, failure: Failure, now: Tick) {
-        self.cast
-            .push(Cast::new(request, Vote::Fail(failure).into(), now));
+    fn fail(&mut self, request: &Request, failure: Failure) {
+        let vote = Vote::Fail(failure).into();
+        self.cast.push((request.votes_to, vote));
     }
 }
 
@@ -535,16 +526,6 @@ impl Session {
 /// many requests wait already.
 fn unsent() -> Failure {
     Failure::Unreachable("not sent: too many commands are unanswered".into())
-}
-
-impl Cast {
-    fn new(request: &Request, vote: SlotVote, at: Tick) -> Self {
-        Self {
-            votes_to: request.votes_to,
-            vote,
-            at,
-        }
-    }
 }
 
 impl Cx<'_> {

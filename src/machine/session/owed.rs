@@ -61,13 +61,13 @@ impl Owed {
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
     pub(crate) fn next_wake(&self, cx: &Cx<'_>, master: usize) -> Option<Tick> {
         let until = cx.owed_until(self.releases.front()?, master);
-        Some(until.unwrap_or(cx.now))
+        Some(until.unwrap_or(cx.now.monotonic))
     }
 
     /// Takes out the oldest releases, up to the first one that is still owed to `master`.
     pub(crate) fn expire(&mut self, cx: &Cx<'_>, master: usize, ended: &mut Vec<Arc<Request>>) {
         while let Some(oldest) = self.releases.front()
-            && !is_owed(cx, oldest, master, cx.now)
+            && !is_owed(cx, oldest, master, cx.now.monotonic)
         {
             ended.extend(self.releases.pop_front());
         }
@@ -84,11 +84,11 @@ impl Owed {
         ended: &mut Vec<Arc<Request>>,
     ) -> Option<Arc<Request>> {
         let limit = self.limit.unwrap_or(usize::MAX).min(window / 2).max(1);
-        if self.in_flight >= limit || self.retry_at.is_some_and(|at| cx.now < at) {
+        if self.in_flight >= limit || self.retry_at.is_some_and(|at| cx.now.monotonic < at) {
             return None;
         }
         while let Some(next) = self.releases.pop_front() {
-            if is_owed(cx, &next, master, cx.now) {
+            if is_owed(cx, &next, master, cx.now.monotonic) {
                 self.in_flight += 1;
                 return Some(next);
             }

@@ -16,7 +16,8 @@ use crate::{
 impl Session {
     /// Notes that there is a connection. `loss` is the loss of data that its dial found.
     pub(super) fn quarantine(&mut self, cx: &mut Cx<'_>, loss: Option<DataLoss>) {
-        self.quarantined_until.take_if(|until| *until <= cx.now);
+        self.quarantined_until
+            .take_if(|until| *until <= cx.now.monotonic);
         if let Some(loss) = loss {
             self.begin_quarantine(cx, loss);
         }
@@ -50,6 +51,6 @@ impl Session {
             let why = loss.sign.text();
             cx.tell(self.master, MasterEvent::Quarantined { left, why });
         }
-        self.quarantined_until = Some(cx.now + left);
+        self.quarantined_until = Some(cx.now.monotonic + left);
     }
 }

@@ -3,11 +3,10 @@
 use std::{mem, sync::Arc};
 
 use super::{
-    Cast, Cx, Session,
+    Cx, Session,
     link::{Item, Sent},
 };
 use crate::{
-    clock,
     core::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
@@ -46,14 +45,14 @@ impl Session {
         (request, vote, is_owed): (Arc<Request>, SlotVote, bool),
         random: &impl Fn() -> u64,
     ) -> Result<(), Arc<str>> {
-        let now = cx.now;
+        let now = cx.now.monotonic;
         let checked = check_role(reply);
         match &checked {
             Ok(()) => self.note_fitness(cx, request.command.verb(), vote.vote()),
             Err(why) => cx.tell(self.master, MasterEvent::Ends { why: why.clone() }),
         }
         let has_failed = vote.vote().is_failure();
-        self.cast.push(Cast::new(&request, vote, now));
+        self.cast.push((request.votes_to, vote));
         if has_failed && (is_owed || cx.is_owed(&request, self.master)) {
             self.owed.failed(is_owed, now, random());
             self.given_up.push(request);
@@ -117,13 +116,11 @@ impl Session {
 
     /// Tells the waiters of each key that the key may have changed without a report.
     pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
-        let now = clock::from_monotonic(cx.now);
-        cx.waiters.hear_of_all_keys(self.master, now, cx.out);
+        (cx.waiters).hear_of_all_keys(self.master, cx.now.lease, cx.out);
     }
 
     fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
-        let now = clock::from_monotonic(cx.now);
-        cx.waiters.hear(self.master, topic, now, cx.out);
+        (cx.waiters).hear(self.master, topic, cx.now.lease, cx.out);
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of

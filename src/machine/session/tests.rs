@@ -689,14 +689,14 @@ impl Rig {
     /// Lets the session take a step, and counts the votes that it casts.
     fn step<T>(&mut self, act: impl FnOnce(&mut Session, &mut Cx<'_>, &mut FakeWire) -> T) -> T {
         let (machine, wire) = (&mut self.machine, &mut self.wire);
-        let done = machine.serve(0, monotonic(), |session, cx| act(session, cx, wire));
+        let done = machine.serve(0, now(), |session, cx| act(session, cx, wire));
         self.settle();
         done
     }
 
     fn settle(&mut self) {
         let cast = self.machine.sessions[0].cast.iter();
-        let cast = cast.map(|cast| (cast.votes_to.round, cast.vote.vote().clone()));
+        let cast = cast.map(|(to, vote)| (to.round, vote.vote().clone()));
         self.cast.extend(cast);
         self.machine.settle(now());
         assert!(self.machine.sessions[0].cast.is_empty());

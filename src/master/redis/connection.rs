@@ -124,18 +124,17 @@ impl RedisConnection {
                 *now = shared::now();
             }
             let (at, machine) = (now.monotonic, &mut **turn);
-            let handled = if is_push(frame) {
-                machine.serve(master, at, |session, cx| on_push(frame, session, cx))
+            let mut reply = reply(frame);
+            // The usual replies have the same meaning for a native release and for a script.
+            let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
+            let native = (self.native, &mut self.is_native_refused);
+            let sessions = &mut machine.sessions;
+            let handled = if !is_usual && is_push(frame) {
+                machine.serve(master, *now, |session, cx| on_push(frame, session, cx))
+            } else if !is_usual && send_again(&mut reply, &mut sessions[master], native, at, out) {
+                Ok(())
             } else {
-                let mut reply = reply(frame);
-                // The usual replies have the same meaning for a native release and for a script.
-                let is_usual = matches!(reply, Reply::Int(0 | 1) | Reply::Ok);
-                let native = (self.native, &mut self.is_native_refused);
-                let session = &mut machine.sessions[master];
-                match !is_usual && send_again(&mut reply, session, native, at, out) {
-                    true => Ok(()),
-                    false => machine.reply(master, &reply, *now, &clock::random_u64),
-                }
+                machine.reply(master, &reply, *now, &clock::random_u64)
             };
             handled.map_or_else(ControlFlow::Break, ControlFlow::Continue)
         };
@@ -261,7 +260,7 @@ fn on_push(frame: &[u8], session: &mut Session, cx: &mut Cx<'_>) -> Result<(), A
             _ => return session.on_flushed(cx),
         },
         (PushKind::Subscribe | PushKind::Unsubscribe, Some(channel)) => {
-            return session.on_confirmation(&channel, cx.now);
+            return session.on_confirmation(&channel, cx.now.monotonic);
         }
         _ => {}
     }
