@@ -9,7 +9,6 @@ use std::{
 };
 
 use slotmap::{SlotMap, new_key_type};
-use tracing::Span;
 
 use self::{
     claim::{
@@ -18,7 +17,7 @@ use self::{
         extend::{Consequence, Heal},
         step::Step,
     },
-    out::{Effect, Event, HoldSpan, Post, Request, What},
+    out::{Effect, Event, HoldSpan, Post, RenewalSpan, Request, What},
     renewals::Renewals,
     rights::KnownRights,
     round::{Extension, Role, RoundEvent, Rounds},
@@ -360,7 +359,7 @@ impl Machine {
     }
 
     /// Renews a claim, if it still exists: see [`Claim::renew`].
-    pub(crate) fn renew(&mut self, id: ClaimId, random: u64, span: Option<Arc<Span>>, now: Now) {
+    pub(crate) fn renew(&mut self, id: ClaimId, random: u64, span: RenewalSpan, now: Now) {
         if self.claims.contains_key(id) {
             self.step(id, now, |claim, step| claim.renew(step, random, span));
         }

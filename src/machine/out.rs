@@ -37,7 +37,7 @@ pub(crate) enum Effect {
     /// What is new of which master.
     News(usize, MasterEvent),
     /// The outcome of a renewal, and its span if a subscriber wants to see it.
-    RenewalDecided(&'static str, Option<Arc<Span>>),
+    RenewalDecided(&'static str, RenewalSpan),
     /// The vote of a master, for metrics.
     Voted(usize, &'static str),
     Wake(Waker),
@@ -120,6 +120,9 @@ pub(crate) enum MasterEvent {
     /// A quarantine has ended.
     VotesAgain,
 }
+
+/// The span of a renewal, if a subscriber wants to see it. Cloning it runs no code of the program.
+pub(crate) type RenewalSpan = Option<Arc<Span>>;
 
 /// The span of a hold that has not ended. Subscribers are code of the program. So a caller that
 /// uses this value, or drops its last clone, must hold no mutex that protects the state of this

@@ -1,12 +1,14 @@
 //! The rounds of a coordinator, and the tasks that wait for them.
 
-use std::{sync::Arc, task::Waker};
+use std::task::Waker;
 
 use slotmap::SlotMap;
 use smallvec::SmallVec;
-use tracing::Span;
 
-use super::{ClaimId, RoundId, VotesTo, out::Effect};
+use super::{
+    ClaimId, RoundId, VotesTo,
+    out::{Effect, RenewalSpan},
+};
 use crate::core::{
     time::{lease::Ttl, tick::Tick},
     view::inspection::Seen,
@@ -63,9 +65,8 @@ pub(super) struct Extension {
     pub(super) ttl: Ttl,
     /// `true` if the renewer made this extension.
     pub(super) is_renewal: bool,
-    /// The span of a renewal, if a subscriber wants to see it. `None` once the renewal is
-    /// confirmed. Cloning it runs no code of the program.
-    span: Option<Arc<Span>>,
+    /// `None` once the renewal is confirmed.
+    span: RenewalSpan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -296,7 +297,7 @@ impl Extension {
         }
     }
 
-    pub(super) fn renewal(ttl: Ttl, span: Option<Arc<Span>>) -> Self {
+    pub(super) fn renewal(ttl: Ttl, span: RenewalSpan) -> Self {
         Self {
             ttl,
             is_renewal: true,
@@ -306,7 +307,7 @@ impl Extension {
 
     /// Returns the span to record an outcome in. The span ends with the outcome, unless late
     /// answers may still confirm the renewal.
-    fn span(&mut self, outcome: &'static str) -> Option<Arc<Span>> {
+    fn span(&mut self, outcome: &'static str) -> RenewalSpan {
         if outcome == FAILED {
             self.span.clone()
         } else {

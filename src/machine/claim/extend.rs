@@ -1,9 +1,7 @@
 //! Extends a lock that is held, and puts its key back on masters that lack the key, or the slot that
 //! was won.
 
-use std::{mem, sync::Arc, time::Duration};
-
-use tracing::Span;
+use std::{mem, time::Duration};
 
 use super::{Claim, Phase, has_failed, step::Step};
 use crate::{
@@ -20,7 +18,7 @@ use crate::{
     },
     machine::{
         ClaimId, RoundId,
-        out::{HoldSpan, What},
+        out::{HoldSpan, RenewalSpan, What},
         round::{Extension, Role},
     },
 };
@@ -155,7 +153,7 @@ impl Claim {
         &mut self,
         step: &mut Step<'_>,
         random: u64,
-        span: Option<Arc<Span>>,
+        span: RenewalSpan,
     ) {
         let now = step.now.lease;
         let Some(held) = self.held_at(step) else {
