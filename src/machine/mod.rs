@@ -430,7 +430,7 @@ impl Machine {
                 return self.serve(master, now, |session, cx| session.on_caching(cx, reply));
             }
         };
-        let vote = request.vote(reply);
+        let vote = request.command.vote(reply);
         if is_owed || session.is_news(&vote) {
             let answered = (request, vote, is_owed);
             return self.serve(master, now, |session, cx| {

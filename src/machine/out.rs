@@ -13,14 +13,10 @@ use tracing::Span;
 use crate::{
     core::{
         kind::script::Script,
-        protocol::{
-            command::{Command, Reply},
-            name::LockId,
-            reply::PlainGrant,
-        },
+        protocol::{command::Command, name::LockId},
         time::tick::{LeaseTick, Tick},
         view::LostReason,
-        vote::{MasterSet, SlotVote, Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{MasterSet, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
     machine::{Now, VotesTo},
     meter::IS_ON,
@@ -158,27 +154,16 @@ pub(crate) struct Request {
     pub(crate) posted: Tick,
     /// The encoded command. The first send to a master without a native release creates it.
     pub(crate) encoded: OnceLock<Encoded>,
-    plain_grant: PlainGrant,
     pub(crate) votes_to: VotesTo,
 }
 
 impl Request {
     pub(crate) fn new(command: Command, posted: Tick, votes_to: VotesTo) -> Self {
         Self {
-            plain_grant: command.plain_grant(),
             command,
             posted,
             encoded: OnceLock::new(),
             votes_to,
-        }
-    }
-
-    /// Returns the vote that `reply` means. Nearly all replies are plain grants.
-    #[inline]
-    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
-        match self.plain_grant.is(reply) {
-            true => SlotVote::GRANT,
-            false => self.command.vote(reply),
         }
     }
 }

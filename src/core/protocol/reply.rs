@@ -5,41 +5,19 @@ use std::time::Duration;
 use super::command::{Command, Reply};
 use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote, held_report::HeldReport};
 
-/// A reply that grants a command, and says nothing else.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlainGrant {
-    /// The reply to SET.
-    Ok,
-    /// The reply 1 of a script.
-    One,
-    /// No reply is so plain: a grant of this command has a slot or a text.
-    None,
-}
-
-impl PlainGrant {
-    #[inline]
-    pub(crate) fn is(self, reply: &Reply<'_>) -> bool {
-        match self {
-            Self::Ok => matches!(reply, Reply::Ok),
-            Self::One => matches!(reply, Reply::Int(1)),
-            Self::None => false,
-        }
-    }
-}
-
 impl Command {
-    /// Returns the reply that grants this command, and says nothing else.
-    pub(crate) fn plain_grant(&self) -> PlainGrant {
-        match self.verb() {
-            _ if self.is_set() => PlainGrant::Ok,
-            Verb::Inspect | Verb::Probe => PlainGrant::None,
-            _ if self.is_acquisition() && self.lock_id.kind().spec().has_slots => PlainGrant::None,
-            _ => PlainGrant::One,
+    /// Returns the vote that `reply` means.
+    #[inline]
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
+        match (self.verb(), reply) {
+            // Nearly all replies are these.
+            (Verb::Extend | Verb::Release, Reply::Int(1)) => SlotVote::GRANT,
+            (Verb::Acquire, Reply::Ok) if self.is_set() => SlotVote::GRANT,
+            _ => self.unusual_vote(reply),
         }
     }
 
-    /// Returns the vote that `reply` means.
-    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
+    fn unusual_vote(&self, reply: &Reply<'_>) -> SlotVote {
         if let Reply::Int(slot) = reply
             && self.is_acquisition()
             && self.lock_id.kind().spec().has_slots
@@ -148,34 +126,6 @@ mod tests {
         protocol::command::fixture::{command, fenced},
         vote::Verb,
     };
-
-    #[test]
-    fn a_plain_grant_is_what_its_reply_means() {
-        let (mut plain, mut others) = (0, Vec::new());
-        for (kind, verb) in Kind::ALL
-            .iter()
-            .flat_map(|kind| Verb::ALL.map(|verb| (*kind, verb)))
-        {
-            for command in [command(kind, verb, 1), fenced(kind, verb, 1)] {
-                let reply = match command.plain_grant() {
-                    PlainGrant::Ok => Reply::Ok,
-                    PlainGrant::One => Reply::Int(1),
-                    PlainGrant::None => {
-                        others.push((kind, verb));
-                        continue;
-                    }
-                };
-                plain += 1;
-                assert!(command.plain_grant().is(&reply));
-                assert_eq!(command.vote(&reply), SlotVote::GRANT, "{kind:?} {verb:?}");
-            }
-        }
-        others.retain(|(_, verb)| !matches!(verb, Verb::Inspect | Verb::Probe));
-        let is_of_slot = |(kind, verb): &(Kind, Verb)| {
-            *kind == Kind::Semaphore && matches!(verb, Verb::Acquire | Verb::Heal)
-        };
-        assert!(plain > 50 && others.iter().all(is_of_slot), "{others:?}");
-    }
 
     #[test]
     fn fenced_vote_table() {
