@@ -91,7 +91,10 @@ impl Denied {
     pub(super) fn error(&self, request: &LockRequest) -> AcquireError {
         let (context, name) = (&request.context, request.lock_id.name().clone());
         let Some(round) = &self.round else {
-            return AcquireError::OwnerBusy { name };
+            return match self.obstacle {
+                Obstacle::OwnerBusy => AcquireError::OwnerBusy { name },
+                _ => AcquireError::Closed, // after a fork
+            };
         };
         let votes = round.votes();
         let reason = match self.obstacle {
