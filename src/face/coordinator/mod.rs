@@ -28,6 +28,10 @@ mod questions;
 /// supported. A current-thread runtime runs only during a `block_on`: between two such calls, no
 /// lock is renewed, and futures on another runtime wait without limit.
 ///
+/// Code that blocks a thread of the runtime keeps locks from being renewed, even if other threads
+/// are idle: the task that renews may wait for the thread on which it was woken. Run such code with
+/// `spawn_blocking` or `block_in_place`.
+///
 /// When the runtime of the tasks shuts down, locks that are held are [lost](crate::Guard::lost),
 /// and acquisitions fail with [`Closed`](crate::AcquireError::Closed). The same happens if a
 /// [stream](crate::MasterSpec::from_stream) of the program panics, and in a process that was forked
