@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use futures::future::select;
 
-use crate::{clock, core::time::tick::LeaseTick, driver::time, master::Shared, panics::shielded};
+use crate::{clock, core::time::tick::LeaseTick, driver::time, master::Shared};
 
 /// Renews claims when they are due, until the machine is abandoned. Renewals that are due at the
 /// same time are sent to each master in one batch. A master that hangs delays no renewal while a
@@ -20,7 +20,8 @@ pub(crate) async fn renew(machine: Arc<Shared>) {
             continue;
         }
         for _ in 0..BATCH {
-            if !renew_one(&machine) {
+            let random = clock::random_u64();
+            if !machine.with(|machine, now| machine.renew_next(random, now)) {
                 break;
             }
         }
@@ -39,27 +40,4 @@ async fn next_due(machine: &Shared) -> Option<LeaseTick> {
         }
         machine.renewer.notified().await;
     }
-}
-
-/// Renews a claim that is due. Returns whether there was one.
-fn renew_one(shared: &Shared) -> bool {
-    let random = clock::random_u64();
-    let due = shared.with(|machine, now| {
-        let claim = machine.pop_due(now)?;
-        let hold = machine.claim_hold(claim);
-        if hold.is_none() {
-            machine.renew(claim, random, None, now);
-        }
-        Some(hold.map(|hold| (claim, hold)))
-    });
-    let is_due = due.is_some();
-    if let Some(Some((claim, (lock, hold)))) = due {
-        let mut span = None;
-        shielded(|| {
-            span = shared.observer.renewal(lock.name(), &hold);
-            drop(hold); // subscribers are code of the program
-        });
-        shared.with(|machine, now| machine.renew(claim, random, span, now));
-    }
-    is_due
 }

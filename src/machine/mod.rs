@@ -17,7 +17,7 @@ use self::{
         extend::{Consequence, Heal},
         step::Step,
     },
-    out::{Effect, Event, HoldSpan, Post, RenewalSpan, Request, What},
+    out::{Effect, Event, HoldSpan, Post, Request, What},
     renewals::Renewals,
     rights::KnownRights,
     round::{Extension, Role, RoundEvent, Rounds},
@@ -171,7 +171,7 @@ impl Machine {
 
     /// Returns the lock and the hold of a claim, if the lock is held and someone wants to see the
     /// span of the hold.
-    pub(crate) fn claim_hold(&self, id: ClaimId) -> Option<(LockId, HoldSpan)> {
+    fn claim_hold(&self, id: ClaimId) -> Option<(LockId, HoldSpan)> {
         let claim = self.claims.get(id)?;
         let hold = claim.hold_span().filter(|hold| hold.span.is_some())?;
         Some((claim.terms.lock_id.clone(), hold))
@@ -346,23 +346,21 @@ impl Machine {
         }
     }
 
-    /// Returns a claim that is due for its renewal, if there is one. The caller
-    /// [renews](Self::renew) it.
-    pub(crate) fn pop_due(&mut self, now: Now) -> Option<ClaimId> {
-        loop {
-            let id = self.renewals.pop_due(now.lease)?;
-            self.claims[id].timer = None;
-            if self.step(id, now, Claim::is_due) {
-                return Some(id);
-            }
+    /// Renews a claim that is due, if there is one. Returns whether there was one. `random` must be
+    /// uniform over all of `u64`.
+    pub(crate) fn renew_next(&mut self, random: u64, now: Now) -> bool {
+        let Some(id) = self.renewals.pop_due(now.lease) else {
+            return false;
+        };
+        self.claims[id].timer = None;
+        let round = self.step(id, now, |claim, step| claim.renew(step, random));
+        if let Some(round) = round
+            && let Some((lock, hold)) = self.claim_hold(id)
+        {
+            let round = self.rounds.share(round);
+            self.out.push(Effect::Renews { lock, hold, round });
         }
-    }
-
-    /// Renews a claim, if it still exists: see [`Claim::renew`].
-    pub(crate) fn renew(&mut self, id: ClaimId, random: u64, span: RenewalSpan, now: Now) {
-        if self.claims.contains_key(id) {
-            self.step(id, now, |claim, step| claim.renew(step, random, span));
-        }
+        true
     }
 
     /// Returns whether one of the claims that are renewed has this lock now. Returns `false` if

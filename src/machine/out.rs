@@ -18,7 +18,7 @@ use crate::{
         view::LostReason,
         vote::{MasterSet, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
-    machine::{Now, VotesTo},
+    machine::{Now, RoundId, VotesTo},
     meter::IS_ON,
 };
 
@@ -34,6 +34,13 @@ pub(crate) enum Effect {
     News(usize, MasterEvent),
     /// The outcome of a renewal, and its span if a subscriber wants to see it.
     RenewalDecided(&'static str, RenewalSpan),
+    /// A renewal was posted, and someone wants to see the span of its hold. This effect has a
+    /// reference to the round, which keeps the span of the renewal.
+    Renews {
+        lock: LockId,
+        hold: HoldSpan,
+        round: RoundId,
+    },
     /// The vote of a master, for metrics.
     Voted(usize, &'static str),
     Wake(Waker),

@@ -285,23 +285,28 @@ impl LiveRound {
             _ => None,
         }
     }
+
+    /// Keeps the span of a renewal. Returns the outcome and the span if the renewal is decided
+    /// already. Leaves the span if this is no extension.
+    pub(crate) fn keep_span(
+        &mut self,
+        span: &mut RenewalSpan,
+    ) -> Option<(&'static str, RenewalSpan)> {
+        let Role::Extension(_, extension) = &mut self.role else {
+            return None;
+        };
+        extension.span = span.take();
+        let outcome = outcome_word(Outcome::Pending, self.round.outcome())?;
+        Some((outcome, extension.span(outcome)))
+    }
 }
 
 impl Extension {
-    /// An extension that the program has asked for.
-    pub(super) fn asked(ttl: Ttl) -> Self {
+    pub(super) fn new(ttl: Ttl, is_renewal: bool) -> Self {
         Self {
             ttl,
-            is_renewal: false,
+            is_renewal,
             span: None,
-        }
-    }
-
-    pub(super) fn renewal(ttl: Ttl, span: RenewalSpan) -> Self {
-        Self {
-            ttl,
-            is_renewal: true,
-            span,
         }
     }
 

@@ -98,16 +98,29 @@ impl RunIds {
         }
         Ok(met)
     }
+
+    fn last_heard(&self) -> Option<Tick> {
+        self.0.lock().values().filter_map(LastHeard::at).max()
+    }
 }
 
-/// Returns the known run ids of the master at `address`. If too many masters are remembered, forgets
-/// those that are not in use.
+/// Returns the known run ids of the master at `address`. If the master is new and too many masters
+/// are remembered, forgets the unused one that answered longest ago.
 fn find(masters: &mut Masters, address: &str) -> RunIds {
     /// The largest number of masters that are remembered. Masters in use are never forgotten, even
     /// if their number is larger.
     const MOST: usize = 4096;
-    if masters.len() >= MOST && !masters.contains_key(address) {
-        masters.retain(|_, known| Arc::strong_count(&known.0) > 1);
+    if let Some(known) = masters.get(address) {
+        return known.clone();
+    }
+    if masters.len() >= MOST {
+        let unused = masters
+            .iter()
+            .filter(|(_, known)| Arc::strong_count(&known.0) == 1);
+        let oldest = unused.min_by_key(|(_, known)| known.last_heard());
+        if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
+            masters.remove(&oldest);
+        }
     }
     masters.entry(address.to_owned()).or_default().clone()
 }
@@ -191,7 +204,7 @@ mod tests {
             let heard = start + SECOND + Duration::from_millis(address);
             unused.meet("origin", start, heard).unwrap();
         }
-        assert!(masters.len() <= 4_096);
+        assert_eq!(masters.len(), 4_096);
         assert_eq!(find(&mut masters, "used").known(start).len(), 1);
         assert_eq!(find(&mut masters, "4999").known(start).len(), 1);
         assert_eq!(find(&mut masters, "0").known(start).len(), 0);

@@ -14,9 +14,13 @@ use tokio::sync::Notify;
 use super::{health::HealthBoard, restart::DistinctServers};
 use crate::{
     clock,
-    core::{time::tick::Tick, vote::quorum::Roster},
+    core::{protocol::name::LockId, time::tick::Tick, vote::quorum::Roster},
     home::HomeProcess,
-    machine::{Machine, Now, out::Effect, session::SessionConfig},
+    machine::{
+        Machine, Now, RoundId,
+        out::{Effect, HoldSpan},
+        session::SessionConfig,
+    },
     observe::LockObserver,
     panics::shielded,
 };
@@ -117,10 +121,30 @@ impl Shared {
             Effect::Event(event) => self.observer.tell(event),
             Effect::News(master, event) => self.health.tell(master, &event),
             Effect::RenewalDecided(outcome, span) => self.observer.renewal_decided(outcome, span),
+            Effect::Renews { lock, hold, round } => self.open_renewal(&lock, hold, round),
             Effect::Voted(master, outcome) => self.health.observer(master).voted(outcome),
             Effect::Wake(waker) => waker.wake(),
             Effect::WakeRenewer => self.renewer.notify_one(),
         });
+    }
+}
+
+impl Shared {
+    /// Opens the span of a renewal, and gives it to the round, which may be decided already.
+    fn open_renewal(&self, lock: &LockId, hold: HoldSpan, round: RoundId) {
+        let mut span = None;
+        shielded(|| {
+            span = self.observer.renewal(lock.name(), &hold);
+            drop(hold);
+        });
+        let decided = self.lock(|machine| {
+            let decided = machine.rounds.live(round).keep_span(&mut span);
+            machine.drop_round(round);
+            decided
+        });
+        if let Some((outcome, Some(span))) = decided {
+            span.record("outcome", outcome);
+        }
     }
 }
 

@@ -335,6 +335,31 @@ fn a_subscriber_may_read_the_guard_that_is_lost() {
     });
 }
 
+/// The subscriber drops the guard whose renewal has begun, and looks at another guard at each call.
+#[test]
+fn a_guard_may_be_dropped_while_the_span_of_its_renewal_opens() {
+    assert_ends(async || {
+        let [renewed, other] = [(); 2].map(|()| Arc::<Mutex<Option<Guard>>>::default());
+        let (renews, looks_at) = (renewed.clone(), other.clone());
+        let _listening = set_default(OnCall(move |span: Option<&str>| {
+            let dropped = span.filter(|name| *name == "renew");
+            let dropped = dropped.and_then(|_| renews.lock().unwrap().take());
+            drop(dropped);
+            if let Some(guard) = &*looks_at.lock().unwrap() {
+                guard.is_valid();
+            }
+        }));
+        let world = World::new(3).await;
+        let kept = world.locks.mutex("kept").acquire().await.unwrap();
+        let dropped = world.locks.mutex("r").acquire().await.unwrap();
+        (*other.lock().unwrap(), *renewed.lock().unwrap()) = (Some(kept), Some(dropped));
+        sleep(seconds(20)).await;
+        assert!(renewed.lock().unwrap().is_none(), "it was not renewed");
+        let kept = other.lock().unwrap().take().unwrap();
+        assert_eq!(kept.state(), LockState::Held);
+    });
+}
+
 /// The waker of one waiter starts a second wait for the same lock, and drops that wait.
 #[test]
 fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {

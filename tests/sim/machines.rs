@@ -325,8 +325,7 @@ impl Run {
     fn serve(&mut self, client: usize) {
         let now = now(self.now);
         let machine = &mut self.clients[client].machine;
-        while let Some(claim) = machine.pop_due(now) {
-            machine.renew(claim, self.random.number(), None, now);
+        while machine.renew_next(self.random.number(), now) {
             machine.settle(now);
         }
         for master in 0..self.servers.len() {

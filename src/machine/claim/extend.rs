@@ -18,7 +18,7 @@ use crate::{
     },
     machine::{
         ClaimId, RoundId,
-        out::{HoldSpan, RenewalSpan, What},
+        out::{HoldSpan, What},
         round::{Extension, Role},
     },
 };
@@ -79,12 +79,11 @@ impl Claim {
     /// Asks all masters to extend the lock and to set the depth. Returns the round, with a reference
     /// for the caller. `None` if the lock is not held.
     pub(crate) fn extend(&mut self, step: &mut Step<'_>, ttl: Ttl) -> Option<RoundId> {
-        self.post_extension(step, Extension::asked(ttl))?;
+        self.post_extension(step, ttl, false)?;
         Some(step.rounds.share(self.newest))
     }
 
-    fn post_extension(&mut self, step: &mut Step<'_>, extension: Extension) -> Option<()> {
-        let ttl = extension.ttl;
+    fn post_extension(&mut self, step: &mut Step<'_>, ttl: Ttl, is_renewal: bool) -> Option<()> {
         self.held_at(step)?;
         if has_failed(step.rounds.of(self.newest)) {
             self.doubt(step, self.newest);
@@ -94,7 +93,7 @@ impl Claim {
         let limit = self.lease.until().min(self.terms.lease(step, ttl).until());
         let quorum = &step.roster.quorum;
         let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(limit));
-        let role = Role::Extension(step.id, extension);
+        let role = Role::Extension(step.id, Extension::new(ttl, is_renewal));
         self.open(round, role, step);
         self.last_until(step.expiry(ttl));
         let command = self.command(Action::Extend(self.holding.clone(), ttl));
@@ -130,42 +129,33 @@ impl Claim {
         self.remove_level(Access::Exclusive);
         self.add_level(Access::Shared);
         if self.holding.access == Access::Shared {
-            self.post_extension(step, Extension::asked(self.terms.ttl));
+            self.post_extension(step, self.terms.ttl, false);
         }
     }
 
-    /// Returns whether to renew the lock now. If so, the caller does it: see [`renew`](Self::renew).
-    pub(in crate::machine) fn is_due(&mut self, step: &mut Step<'_>) -> bool {
-        let (lease, now) = (self.lease, step.now.lease);
-        let Some(held) = self.held_at(step) else {
-            return false;
-        };
-        let plan = held.plan.filter(|plan| !plan.is_over(now));
-        let due = plan.and_then(|plan| plan.due(lease));
-        held.next_look = due.filter(|due| *due > now);
-        due.is_some() && held.next_look.is_none()
-    }
-
-    /// Renews the lock, even if the last extension is under way: it may wait for a master that
-    /// answers late, while another master has missed it. `random` must be uniform over all of
-    /// `u64`. The outcome is recorded in `span`.
+    /// Renews the lock if that is due, even if the last extension is under way: it may wait for a
+    /// master that answers late, while another master has missed it. Returns the round if it was
+    /// posted. `random` must be uniform over all of `u64`.
     pub(in crate::machine) fn renew(
         &mut self,
         step: &mut Step<'_>,
         random: u64,
-        span: RenewalSpan,
-    ) {
-        let now = step.now.lease;
-        let Some(held) = self.held_at(step) else {
-            return;
+    ) -> Option<RoundId> {
+        let (lease, now) = (self.lease, step.now.lease);
+        let held = self.held_at(step)?;
+        let plan = held.plan.filter(|plan| !plan.is_over(now));
+        let Some((plan, due)) = plan.and_then(|plan| Some((plan, plan.due(lease)?))) else {
+            held.next_look = None;
+            return None;
         };
-        if let Some(plan) = held.plan {
-            held.next_look = Some(plan.look_again(now, random));
-            let renewal = Extension::renewal(self.terms.ttl, span);
-            if self.post_extension(step, renewal).is_some() {
-                step.renewals.begun();
-            }
+        if due > now {
+            held.next_look = Some(due);
+            return None;
         }
+        held.next_look = Some(plan.look_again(now, random));
+        self.post_extension(step, self.terms.ttl, true)?;
+        step.renewals.begun();
+        Some(self.newest)
     }
 
     /// Carries out the consequence of a vote on the extension `round`.

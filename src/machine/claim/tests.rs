@@ -593,11 +593,7 @@ impl Case {
                 let timer = self.machine.claims[self.id].timer.take();
                 self.machine.renewals.set(self.id, timer, None);
                 let random = 1 << 63; // a renewal that fails is tried again after 450 ms
-                self.step(|claim, step| {
-                    if claim.is_due(step) {
-                        claim.renew(step, random, None);
-                    }
-                });
+                self.step(|claim, step| claim.renew(step, random));
             }
             "extend" => {
                 self.step(|claim, step| claim.extend(step, ttl(number)));
