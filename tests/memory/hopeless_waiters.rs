@@ -59,10 +59,8 @@ async fn check_kind(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
         });
         sleep(millis(500)).await;
         let contended = grants(near, kind).await;
-        assert!(
-            contended * 3 >= alone * 2,
-            "{contended} of {alone}, {limit:?}"
-        );
+        // Pauses are random. On average, three quarters are left of a mutex.
+        assert!(contended * 2 >= alone, "{contended} of {alone}, {limit:?}");
         assert!(!waiter.is_finished());
         waiter.abort();
         sleep(seconds(5)).await;
