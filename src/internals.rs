@@ -1,10 +1,6 @@
 //! Parts of the crate that `fuzz/` and `tests/` use. They are not part of the API.
 
-use crate::core::{
-    config_error::ConfigError,
-    kind::{Kind, companion_keys},
-    protocol::name::KeyTemplate,
-};
+use crate::core::kind::Kind;
 pub use crate::master::{read_reply, reply_lengths};
 
 /// All kinds of locks.
@@ -23,12 +19,4 @@ pub fn has_queue(kind: Kind) -> bool {
 /// Returns whether readers can share locks of this kind.
 pub fn has_readers(kind: Kind) -> bool {
     kind.spec().has_readers
-}
-
-/// Returns the key of a lock, followed by its companion keys.
-pub fn keys(template: &str, kind: Kind, name: &str) -> Result<Vec<String>, ConfigError> {
-    let lock = KeyTemplate::parse(template)?.lock_id(kind, name.into())?;
-    let companions = companion_keys().map(|companion| lock.companion(companion));
-    let keys = [&**lock.key()].into_iter().chain(companions);
-    Ok(keys.map(str::to_owned).collect())
 }

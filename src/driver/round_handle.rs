@@ -143,7 +143,7 @@ impl RoundHandle {
 
     /// Notes what this round has shown of `rights`, if it is an acquisition that needs them.
     pub(crate) fn note_rights(&self, rights: Rights) {
-        (self.shared).lock(|machine| machine.note_rights(rights, self.id));
+        (self.shared).lock(|machine| machine.rights.note(rights, machine.rounds.of(self.id)));
     }
 
     /// Decides that the round has no majority, unless the round is decided already. Wakes no task,

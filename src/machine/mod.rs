@@ -29,7 +29,6 @@ use self::{
 };
 use crate::{
     core::{
-        kind::rights::Rights,
         protocol::{
             command::{Command, Holding, Reply},
             name::LockId,
@@ -201,11 +200,6 @@ impl Machine {
             self.claims[id].refs += 1;
         }
         is_held
-    }
-
-    /// Notes what `round` has shown of `rights`, if it is an acquisition that needs them.
-    pub(crate) fn note_rights(&mut self, rights: Rights, round: RoundId) {
-        self.rights.note(rights, self.rounds.of(round));
     }
 
     /// Drops a reference to the claim. The last one also drops the claim.

@@ -28,7 +28,7 @@ impl KnownRights {
     }
 
     /// Notes what `round` has shown of `rights`, if it is an acquisition that needs them.
-    pub(super) fn note(&mut self, rights: Rights, round: &Round) {
+    pub(crate) fn note(&mut self, rights: Rights, round: &Round) {
         if round.verb() != Verb::Acquire {
             return;
         }

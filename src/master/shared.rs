@@ -127,9 +127,7 @@ impl Shared {
             Effect::WakeRenewer => self.renewer.notify_one(),
         });
     }
-}
 
-impl Shared {
     /// Opens the span of a renewal, and gives it to the round, which may be decided already.
     fn open_renewal(&self, lock: &LockId, hold: HoldSpan, round: RoundId) {
         let mut span = None;
