@@ -3,10 +3,13 @@
 use std::{
     fmt,
     future::poll_fn,
+    mem,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
+
+use slotmap::Key;
 
 use crate::{
     clock,
@@ -28,6 +31,7 @@ use crate::{
 /// A handle of a round that masters vote in.
 pub(crate) struct RoundHandle {
     shared: Arc<Shared>,
+    /// Null once the round was dropped: see [`unless_won`](Self::unless_won).
     pub(super) id: RoundId,
 }
 
@@ -47,6 +51,28 @@ impl RoundHandle {
             (outcome != Outcome::Pending).then_some(outcome)
         })
         .await
+    }
+
+    /// Waits until the outcome is certain. Returns the handle unless the round was won.
+    pub(crate) async fn unless_won(mut self) -> Option<Self> {
+        let (shared, id) = (&self.shared, &mut self.id);
+        let outcome = poll_fn(|cx| {
+            shared.poll(cx, |machine, waker| {
+                let live = machine.rounds.live(*id);
+                let outcome = live.round.outcome();
+                match outcome {
+                    Outcome::Pending => {
+                        live.wait(RoundEvent::Decided, waker);
+                        return Poll::Pending;
+                    }
+                    // Most rounds are won, and one turn less saves time.
+                    Outcome::Won => machine.drop_round(mem::take(id)),
+                    Outcome::NoMajority | Outcome::TooLate => {}
+                }
+                Poll::Ready(outcome)
+            })
+        });
+        (outcome.await != Outcome::Won).then_some(self)
     }
 
     /// Waits until `master` has voted.
@@ -172,7 +198,7 @@ impl Clone for RoundHandle {
 
 impl Drop for RoundHandle {
     fn drop(&mut self) {
-        if !self.shared.home.is_parent() {
+        if !self.id.is_null() && !self.shared.home.is_parent() {
             self.shared.lock(|machine| machine.drop_round(self.id));
         }
     }

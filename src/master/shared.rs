@@ -83,9 +83,9 @@ impl Shared {
 
     /// Gives the machine an input. The time is read after the machine is locked.
     pub(crate) fn with<T>(&self, input: impl FnOnce(&mut Machine, Now) -> T) -> T {
-        let (mut machine, now) = (self.turn(), now());
-        machine.now = Some(now);
-        input(&mut machine, now)
+        let mut turn = self.turn();
+        let now = turn.now();
+        input(&mut turn, now)
     }
 
     /// Gives the machine an input without a time.
@@ -103,11 +103,11 @@ impl Shared {
     pub(crate) fn poll<T>(
         &self,
         cx: &Context<'_>,
-        look: impl FnOnce(&mut Machine, &mut Option<Waker>) -> T,
+        look: impl FnOnce(&mut Turn<'_>, &mut Option<Waker>) -> T,
     ) -> T {
         // Cloning and dropping a waker is code of the program.
         let mut waker = Some(cx.waker().clone());
-        look(&mut self.machine.lock(), &mut waker)
+        look(&mut self.turn(), &mut waker)
     }
 
     /// Carries out an effect. Most effects run code of the program: they tell observers, or wake
@@ -147,11 +147,16 @@ impl Shared {
 }
 
 impl Turn<'_> {
+    /// Returns the time of this turn. Reads the clocks in the first call.
+    pub(crate) fn now(&mut self) -> Now {
+        *self.now.get_or_insert_with(now)
+    }
+
     /// Settles the machine, and then does what the machine says. Meanwhile, the machine is unlocked.
     pub(crate) fn settle(&mut self) {
         let shared = self.shared;
         if !self.machine.is_settled() {
-            let now = self.now.take().unwrap_or_else(now);
+            let now = self.now();
             self.machine.settle(now);
         }
         if self.machine.out.is_empty() {

@@ -132,10 +132,10 @@ pub(super) async fn take_back(
     is_watched: bool,
 ) -> Denied {
     let context = &request.context;
-    let Some(release) = level.end(is_watched) else {
+    let acquisition = (!context.is_forked()).then(|| level.claim.newest_round());
+    let Some((acquisition, release)) = acquisition.zip(level.end(is_watched)) else {
         return Denied::new(Obstacle::NoQuorum, None); // after a fork
     };
-    let acquisition = level.claim.newest_round();
     if outcome == Outcome::NoMajority {
         // One refusal and one failure may be enough to lose the round. Only the other votes tell
         // whether the reason is another holder or a lack of masters.

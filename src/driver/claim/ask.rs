@@ -1,6 +1,6 @@
 //! The rounds that acquire a lock.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
 
 use futures::future::select;
 
@@ -88,21 +88,13 @@ impl ClaimHandle {
             watch: agreed.is_some() && lock_id.kind().is_watched(),
         };
         let id = (context.machine).with(|machine, now| machine.begin(terms, holding, how, now));
-        Self {
-            context: context.clone(),
-            lock_id: lock_id.clone(),
-            id,
-        }
+        Self::new(context, lock_id, id)
     }
 
     /// Returns the claim `id` on the lock `lock_id`, if the lock is held.
     pub(super) fn held(context: &Arc<Context>, lock_id: &LockId, id: ClaimId) -> Option<Self> {
         let is_held = (context.machine).with(|machine, now| machine.share_held(id, now));
-        is_held.then(|| Self {
-            context: context.clone(),
-            lock_id: lock_id.clone(),
-            id,
-        })
+        is_held.then(|| Self::new(context, lock_id, id))
     }
 
     /// Waits for the answer of the `agreed` master, unless it takes longer than a majority does. If
@@ -215,24 +207,46 @@ impl ClaimHandle {
     /// missing votes that may show that another ballot can win. A majority counts as too late if no
     /// validity is left when the waiting task runs again.
     async fn conclude_round(&self, will_retry: bool) -> Outcome {
-        let context = &self.context;
-        if !context.machine.are_dialled() {
+        let mut outcome = self.outcome(false).await;
+        if outcome == Outcome::Pending {
             self.give_up_disputed(&self.newest_round(), will_retry)
                 .await;
+            outcome = self.outcome(true).await;
         }
-        if self.decided().await == Outcome::NoMajority {
-            let round = self.newest_round();
-            if round.read(Round::may_raise_ballot) {
-                // Waits for at most a node timeout, because the round may hold grants. Undialled
-                // masters may vote later.
-                context.in_time(round.settled()).await;
+        match outcome {
+            Outcome::NoMajority => {
+                let round = self.newest_round();
+                if round.read(Round::may_raise_ballot) {
+                    // Waits for at most a node timeout, because the round may hold grants. Undialled
+                    // masters may vote later.
+                    self.context.in_time(round.settled()).await;
+                }
             }
-        }
-        let outcome = self.step(Claim::take_outcome);
-        if outcome == Outcome::Won {
-            context.observer().found_quorum();
+            Outcome::Won => self.context.observer().found_quorum(),
+            Outcome::Pending | Outcome::TooLate => {}
         }
         outcome
+    }
+
+    /// Waits until the newest round is decided, and [takes](Claim::take_outcome) its outcome. Unless
+    /// `waits_for_dials` is set, returns [`Outcome::Pending`] if that could take until a master is
+    /// dialled.
+    async fn outcome(&self, waits_for_dials: bool) -> Outcome {
+        poll_fn(|cx| {
+            self.context
+                .machine
+                .poll(cx, |turn, waker| match turn.poll_decided(self.id, waker) {
+                    Poll::Pending if !waits_for_dials && !turn.undialled().is_empty() => {
+                        Poll::Ready(Outcome::Pending)
+                    }
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(_) => {
+                        let now = turn.now();
+                        Poll::Ready(turn.step(self.id, now, Claim::take_outcome))
+                    }
+                })
+        })
+        .await
     }
 
     /// Waits until `round` is decided. If the round is [disputed](Round::is_disputed) and only the

@@ -39,7 +39,8 @@ impl ClaimHandle {
         let posted = self.step(|claim, step| claim.reenter(step, ttl, access))?;
         Ok(posted.map(|round| {
             let round = RoundHandle::new(&self.context.machine, round);
-            let level = Level::new(self.shared(), access, Some(owned));
+            let claim = Self::new(&self.context, &self.lock_id, self.id);
+            let level = Level::new(claim, access, Some(owned));
             (level, round)
         }))
     }

@@ -4,13 +4,11 @@
 //! last level ends with an extension instead.
 
 use std::{
-    future::poll_fn,
     ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::Context,
     time::Duration,
 };
 
@@ -24,7 +22,7 @@ use crate::{
         protocol::name::LockId,
         time::tick::Tick,
         view::{LockState, LostReason},
-        vote::{Slot, Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{Slot, Verb, round::Round, votes::Votes},
     },
     machine::{
         ClaimId,
@@ -44,9 +42,21 @@ pub(crate) struct ClaimHandle {
     context: Arc<context::Context>,
     lock_id: LockId,
     id: ClaimId,
+    /// Set once the level of this handle was removed, with the reference to the claim.
+    has_left: AtomicBool,
 }
 
 impl ClaimHandle {
+    /// Takes over a reference to the claim.
+    fn new(context: &Arc<context::Context>, lock_id: &LockId, id: ClaimId) -> Self {
+        Self {
+            context: context.clone(),
+            lock_id: lock_id.clone(),
+            id,
+            has_left: AtomicBool::new(false),
+        }
+    }
+
     pub(crate) fn name(&self) -> &Arc<str> {
         self.lock_id.name()
     }
@@ -70,14 +80,6 @@ impl ClaimHandle {
         let machine = &self.context.machine;
         let round = machine.lock(|machine| machine.share_newest(self.id));
         RoundHandle::new(machine, round)
-    }
-
-    /// Waits until the outcome of the newest round is certain.
-    async fn decided(&self) -> Outcome {
-        let poll = |cx: &mut Context<'_>| {
-            (self.context.machine).poll(cx, |machine, waker| machine.poll_decided(self.id, waker))
-        };
-        poll_fn(poll).await
     }
 
     /// Returns the votes in the newest round.
@@ -197,12 +199,13 @@ impl ClaimHandle {
         self.context.observer().count_guard(&self.lock_id)
     }
 
-    /// Removes one level. See [`leave`](crate::machine::claim::Claim::leave).
+    /// Removes the level of this handle, unless it was removed before. See
+    /// [`leave`](crate::machine::claim::Claim::leave).
     ///
     /// After a fork, does nothing: the lock belongs to the parent.
     fn leave(&self, access: Access, watch: bool) -> Option<RoundHandle> {
         let context = &self.context;
-        if context.is_forked() {
+        if self.has_left.swap(true, Ordering::Relaxed) || context.is_forked() {
             return None;
         }
         let are_told = !context.config.waiters_poll;
@@ -212,6 +215,7 @@ impl ClaimHandle {
             if frees && are_told {
                 machine.note_release(&self.lock_id, now);
             }
+            machine.drop_claim(self.id);
             round
         });
         Some(RoundHandle::new(&context.machine, round))
@@ -227,9 +231,9 @@ impl ClaimHandle {
             let votes = self.context.closed_votes(Verb::Release);
             return Err(ReleaseError::NoQuorum { name, votes });
         };
-        if release.decided().await == Outcome::Won {
+        let Some(release) = release.unless_won().await else {
             return Ok(());
-        }
+        };
         self.context.in_time(release.settled()).await; // so that the error shows every vote
         let votes = release.votes();
         Err(if release.read(Round::verb) == Verb::Extend {
@@ -260,23 +264,12 @@ impl ClaimHandle {
         }
         machine.lock(|machine| look(machine.claim(self.id)))
     }
-
-    /// Takes over a reference to the claim, for a level that was added.
-    fn shared(&self) -> Self {
-        Self {
-            context: self.context.clone(),
-            lock_id: self.lock_id.clone(),
-            id: self.id,
-        }
-    }
 }
 
 impl Drop for ClaimHandle {
     fn drop(&mut self) {
-        if !self.context.is_forked() {
-            self.context
-                .machine
-                .lock(|machine| machine.drop_claim(self.id));
+        if !*self.has_left.get_mut() && !self.context.is_forked() {
+            (self.context.machine).lock(|machine| machine.drop_claim(self.id));
         }
     }
 }
@@ -290,8 +283,6 @@ pub(crate) struct Level {
     pub(crate) claim: ClaimHandle,
     /// Keeps alive the entry through which other tasks of the owner find the claim.
     _owned: Option<Arc<OwnedLock>>,
-    /// Set once the level was removed.
-    has_ended: AtomicBool,
     /// `true` if other clients may share the lock with this level.
     is_shared: AtomicBool,
 }
@@ -302,17 +293,16 @@ impl Level {
         Self {
             claim,
             _owned: owned,
-            has_ended: AtomicBool::new(false),
             is_shared: AtomicBool::new(access == Access::Shared),
         }
     }
 
     /// Removes the level, unless it was removed before. Returns the round of the command that
     /// removes the level. `None` if there is no such command, as after a fork. With `watch`, the
-    /// release of the last level also watches the key.
+    /// release of the last level also watches the key. After this call, only the names of the claim
+    /// may be read.
     pub(crate) fn end(&self, watch: bool) -> Option<RoundHandle> {
-        let is_first = !self.has_ended.swap(true, Ordering::Relaxed);
-        is_first.then(|| self.claim.leave(self.access(), watch))?
+        self.claim.leave(self.access(), watch)
     }
 
     /// Returns whether this level shares the lock with others or excludes them.
