@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::{
     ClaimId, Machine, Now, RoundId, VotesTo,
     claim::{Terms, ask::Asking},
-    out::Post,
     round::Role,
     session::SessionConfig,
 };
@@ -59,8 +58,7 @@ impl Machine {
             return self.ask(command, Some(Duration::ZERO), now);
         }
         let (round, votes_to) = self.open_any(command.verb(), owed, now);
-        self.posts
-            .push(Post::new(MasterSet::ALL, command, votes_to, now));
+        self.posts.push(MasterSet::ALL, command, votes_to, now);
         round
     }
 

@@ -17,7 +17,7 @@ use self::{
         extend::{Consequence, Heal},
         step::Step,
     },
-    out::{Effect, Event, HoldSpan, Post, Request, What},
+    out::{Effect, Event, HoldSpan, Posts, Request, Spare, What},
     renewals::Renewals,
     rights::KnownRights,
     round::{Extension, Role, RoundEvent, Rounds},
@@ -74,6 +74,7 @@ pub(crate) struct Machine {
     roster: Arc<Roster>,
     /// Boxes, because the map grows in steps of two.
     claims: SlotMap<ClaimId, Box<Claim>>,
+    spare: Spare<Claim>,
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
     pub(crate) waiters: Waiters,
@@ -83,7 +84,7 @@ pub(crate) struct Machine {
     pub(crate) is_abandoned: bool,
     /// The commands to post before the machine is unlocked. So a release never overtakes an
     /// extension.
-    posts: Vec<Post>,
+    posts: Posts,
     /// The masters whose sessions have cast votes or ended requests.
     served: MasterSet,
     /// What is done after the unlock, in this order.
@@ -107,10 +108,11 @@ impl Machine {
                 .map(|master| Session::new(master, config.clone(), now))
                 .collect(),
             is_abandoned: false,
-            posts: Vec::new(),
+            posts: Posts::default(),
             served: MasterSet::NONE,
             roster,
             claims: SlotMap::with_key(),
+            spare: Spare::default(),
             rounds: Rounds::default(),
             renewals: Renewals::default(),
             waiters: Waiters::default(),
@@ -127,11 +129,14 @@ impl Machine {
         how: Asking,
         now: Now,
     ) -> ClaimId {
+        let mut spare = mem::take(&mut self.spare);
         let (claims, mut step) = self.split(ClaimId::default(), now);
-        claims.insert_with_key(|id| {
+        let id = claims.insert_with_key(|id| {
             step.id = id;
-            Box::new(Claim::begin(terms, &mut step, holding, how))
-        })
+            spare.put(Claim::begin(terms, &mut step, holding, how))
+        });
+        self.spare = spare;
+        id
     }
 
     /// Lets a claim take a step.
@@ -210,10 +215,9 @@ impl Machine {
             return;
         }
         let (newest, is_plain) = (claim.newest, claim.is_plain());
-        if let Some(claim) = self.claims.remove(id)
-            && !is_plain
-        {
-            self.out.push(Effect::Drop(claim));
+        match self.claims.remove(id) {
+            Some(claim) if is_plain => self.spare.keep(claim),
+            claim => self.out.extend(claim.map(|claim| Effect::Drop(claim))),
         }
         self.drop_round(newest);
     }
@@ -235,6 +239,7 @@ impl Machine {
                 self.waiters.wake(&Topic::Delivered, &mut self.out);
             }
             self.drop_round(votes_to.round);
+            self.posts.reuse(request);
         }
     }
 
@@ -250,8 +255,7 @@ impl Machine {
         };
         let id = self.rounds.open(round, role);
         let votes_to = self.rounds.votes_to(id);
-        self.posts
-            .push(Post::new(MasterSet::ALL, question, votes_to, now));
+        self.posts.push(MasterSet::ALL, question, votes_to, now);
         id
     }
 
@@ -436,7 +440,7 @@ impl Machine {
 
     /// Returns whether no command is to be posted, and no vote to be counted.
     pub(crate) fn is_settled(&self) -> bool {
-        self.posts.is_empty() && self.served.is_empty()
+        self.posts.waiting.is_empty() && self.served.is_empty()
     }
 
     /// Posts the commands of the last inputs, and counts the votes that sessions have cast.
@@ -447,12 +451,12 @@ impl Machine {
     }
 
     fn settle_once(&mut self, now: Now) {
-        let mut posts = mem::take(&mut self.posts);
-        for post in posts.drain(..) {
-            self.post(post, now);
+        let mut posts = mem::take(&mut self.posts.waiting);
+        for (to, request) in posts.drain(..) {
+            self.post(to, request, now);
         }
-        if self.posts.is_empty() {
-            self.posts = posts; // keeps its memory
+        if self.posts.waiting.is_empty() {
+            self.posts.waiting = posts; // keeps its memory
         }
         for master in mem::take(&mut self.served).iter() {
             for (votes_to, vote) in mem::take(&mut self.sessions[master].cast) {
@@ -467,7 +471,7 @@ impl Machine {
         }
     }
 
-    fn post(&mut self, Post { to, request }: Post, now: Now) {
+    fn post(&mut self, to: MasterSet, request: Arc<Request>, now: Now) {
         for master in 0..self.sessions.len() {
             if !to.contains(master) || self.sessions[master].take_post(&request) {
                 continue;

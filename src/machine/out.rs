@@ -13,7 +13,7 @@ use tracing::Span;
 use crate::{
     core::{
         kind::script::Script,
-        protocol::{command::Command, name::LockId},
+        protocol::{command::Command, name::LockId, words::NativeRelease},
         time::tick::{LeaseTick, Tick},
         view::LostReason,
         vote::{MasterSet, Verb, quorum::Outcome, round::Round, votes::Votes},
@@ -159,7 +159,7 @@ pub(crate) struct Request {
     /// The time of the post. The node timeout of each master begins later, when the command is
     /// sent.
     pub(crate) posted: Tick,
-    /// The encoded command. The first send to a master without a native release creates it.
+    /// The encoded command. The first send creates it.
     pub(crate) encoded: OnceLock<Encoded>,
     pub(crate) votes_to: VotesTo,
 }
@@ -175,21 +175,68 @@ impl Request {
     }
 }
 
-/// A command for some masters.
-#[derive(Debug)]
-pub(crate) struct Post {
-    pub(super) to: MasterSet,
-    pub(super) request: Arc<Request>,
+/// The commands to post, each with the masters that get it.
+#[derive(Debug, Default)]
+pub(crate) struct Posts {
+    pub(super) waiting: Vec<(MasterSet, Arc<Request>)>,
+    /// Requests that have ended, whose memory is used again.
+    spare: Vec<Arc<Request>>,
 }
 
-impl Post {
+impl Posts {
     #[inline]
-    pub(super) fn new(to: MasterSet, command: Command, votes_to: VotesTo, now: Now) -> Self {
+    pub(super) fn push(&mut self, to: MasterSet, command: Command, votes_to: VotesTo, now: Now) {
         let request = Request::new(command, now.monotonic, votes_to);
-        Self {
-            to,
-            request: Arc::new(request),
+        if let Some(mut spare) = self.spare.pop()
+            && let Some(old) = Arc::get_mut(&mut spare)
+        {
+            *old = request;
+            self.waiting.push((to, spare));
+        } else {
+            self.waiting.push((to, Arc::new(request)));
         }
+    }
+
+    /// Keeps the memory of a request to which no one else has a reference.
+    pub(super) fn reuse(&mut self, request: Arc<Request>) {
+        if self.spare.len() < MOST_SPARE {
+            self.spare.push(request);
+        }
+    }
+}
+
+/// The largest number of values of one type whose memory is kept. So the calls of a usual program
+/// need no allocation, and what a burst has needed is freed.
+const MOST_SPARE: usize = 256;
+
+/// Boxes to use again.
+#[derive(Debug)]
+pub(super) struct Spare<T>(Vec<Box<T>>);
+
+impl<T> Spare<T> {
+    /// Returns a box with `value`.
+    #[inline]
+    pub(super) fn put(&mut self, value: T) -> Box<T> {
+        match self.0.pop() {
+            Some(mut spare) => {
+                *spare = value;
+                spare
+            }
+            None => Box::new(value),
+        }
+    }
+
+    /// Keeps a box. Its value is dropped later, so this must run no code of the program.
+    pub(super) fn keep(&mut self, spare: Box<T>) {
+        if self.0.len() < MOST_SPARE {
+            self.0.push(spare);
+        }
+    }
+}
+
+impl<T> Default for Spare<T> {
+    fn default() -> Self {
+        Self(Vec::new())
     }
 }
 
@@ -202,9 +249,11 @@ impl fmt::Debug for Request {
     }
 }
 
-/// A command as bytes, for masters that have its script. The bytes are the same for all masters. Only
-/// a long command, such as one for a lock with a long name, needs an allocation.
+/// A command as bytes, for masters that have its script or its native release. Only a long command,
+/// such as one for a lock with a long name, needs an allocation.
 pub(crate) struct Encoded {
+    /// The command that the bytes name instead of a script.
+    pub(crate) native: Option<NativeRelease>,
     /// The script that a master must have.
     pub(crate) script: Option<&'static Script>,
     pub(crate) bytes: SmallVec<[u8; 240]>,

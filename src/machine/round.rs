@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{
     ClaimId, RoundId, VotesTo,
-    out::{Effect, RenewalSpan},
+    out::{Effect, RenewalSpan, Spare},
 };
 use crate::core::{
     time::{lease::Ttl, tick::Tick},
@@ -19,9 +19,7 @@ use crate::core::{
 pub(crate) struct Rounds {
     /// Boxes, because the map grows in steps of two.
     rounds: SlotMap<RoundId, Box<LiveRound>>,
-    /// Boxes to use again.
-    #[expect(clippy::vec_box, reason = "the map takes boxes")]
-    spare: Vec<Box<LiveRound>>,
+    spare: Spare<LiveRound>,
     /// The number of last commands of claims that are not over, and the latest expiry of the keys
     /// that they delete.
     pending: (usize, Option<Tick>),
@@ -95,8 +93,6 @@ impl RoundEvent {
 
 /// Rounds are kept until each reference was dropped.
 impl Rounds {
-    const MOST_SPARE: usize = 256;
-
     /// Opens a round with one reference.
     #[inline]
     pub(super) fn open(&mut self, round: Round, role: Role) -> RoundId {
@@ -106,14 +102,7 @@ impl Rounds {
             refs: 1,
             waiting: SmallVec::new(),
         };
-        let live = match self.spare.pop() {
-            Some(mut spare) => {
-                *spare = live;
-                spare
-            }
-            None => Box::new(live),
-        };
-        self.rounds.insert(live)
+        self.rounds.insert(self.spare.put(live))
     }
 
     pub(crate) fn get_mut(&mut self, id: RoundId) -> Option<&mut LiveRound> {
@@ -156,9 +145,7 @@ impl Rounds {
         let is_plain = live.is_plain();
         let mut live = self.rounds.remove(id)?;
         if is_plain {
-            if self.spare.len() < Self::MOST_SPARE {
-                self.spare.push(live);
-            }
+            self.spare.keep(live);
         } else {
             for (_, waker) in live.waiting.drain(..) {
                 out.push(Effect::Drop(Box::new(waker))); // each drop may panic

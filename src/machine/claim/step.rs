@@ -19,7 +19,7 @@ use crate::{
     machine::{
         ClaimId, Now, RoundId, VotesTo,
         claim::{Terms, extend::Heal},
-        out::{Effect, Post},
+        out::{Effect, Posts},
         renewals::Renewals,
         rights::KnownRights,
         round::{Role, Rounds},
@@ -36,7 +36,7 @@ pub(crate) struct Step<'a> {
     pub(in crate::machine) renewals: &'a mut Renewals,
     pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) rights: &'a mut KnownRights,
-    pub(in crate::machine) posts: &'a mut Vec<Post>,
+    pub(in crate::machine) posts: &'a mut Posts,
     pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(crate) now: Now,
 }
@@ -54,13 +54,13 @@ impl Step<'_> {
             heal,
             ..self.rounds.votes_to(round)
         };
-        self.posts.push(Post::new(to, command, votes_to, self.now));
+        self.posts.push(to, command, votes_to, self.now);
     }
 
     /// Posts a command whose votes do not matter.
     pub(super) fn post_unheard(&mut self, to: MasterSet, command: Command) {
         let votes_to = VotesTo::default();
-        self.posts.push(Post::new(to, command, votes_to, self.now));
+        self.posts.push(to, command, votes_to, self.now);
     }
 
     /// Opens a round without a time limit for `command`, and posts the command to the masters in

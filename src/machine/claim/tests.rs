@@ -668,7 +668,7 @@ impl Case {
         if self.rounds.last() != Some(&newest) {
             self.rounds.push(self.machine.rounds.share(newest));
         }
-        let posts = mem::take(&mut self.machine.posts);
+        let posts = mem::take(&mut self.machine.posts.waiting);
         for effect in mem::take(&mut self.machine.out) {
             let Effect::Event(event) = effect else {
                 continue;
@@ -693,9 +693,9 @@ impl Case {
                 What::NotKept | What::NotPutBack { .. } => {}
             }
         }
-        for post in posts {
-            self.say(self.text(post.to, &post.request.command));
-            let owed = |master| self.owed_until(post.request.votes_to.round, master);
+        for (to, request) in posts {
+            self.say(self.text(to, &request.command));
+            let owed = |master| self.owed_until(request.votes_to.round, master);
             let by: MasterSet = (0..3).filter(|master| owed(*master).is_some()).collect();
             if let Some(until) = (0..3).find_map(owed) {
                 let until = until.since(self.start).as_millis();

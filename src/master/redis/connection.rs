@@ -15,7 +15,7 @@ use std::pin::Pin;
 use ::redis::{PushKind, Value};
 
 use super::{
-    encode::{ScriptAs, encode, encode_command, encode_native, encoded},
+    encode::{ScriptAs, encode, encode_command, encoded},
     resp::{is_push, reply},
     wire::Wire,
 };
@@ -29,7 +29,7 @@ use crate::{
     },
     machine::{
         Now,
-        out::Request,
+        out::{Encoded, Request},
         session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
     master::{
@@ -156,18 +156,20 @@ impl Transmit for RedisConnection {
     #[inline]
     fn send(&mut self, request: &Request) {
         let (command, out) = (&request.command, self.wire.out());
-        if let Some(native) = self.native.filter(|_| !self.is_native_refused)
-            && let Some((key, token)) = command.plain_release()
-        {
-            return encode_native(native, key, token.bytes(&mut None), out);
-        }
-        let encoded = request.encoded.get_or_init(|| encoded(command, out));
-        match encoded.script {
+        let native = self.native.filter(|_| !self.is_native_refused);
+        let native = native.filter(|_| command.plain_release().is_some());
+        let first = request
+            .encoded
+            .get_or_init(|| encoded(command, native, out));
+        // Masters of other products have other commands, or none.
+        let own = (first.native != native).then(|| encoded(command, native, out));
+        let Encoded { script, bytes, .. } = own.as_ref().unwrap_or(first);
+        match *script {
             Some(script) if !self.scripts.iter().any(|sent| ptr::eq(*sent, script)) => {
                 self.scripts.push(script);
                 encode_command(command, ScriptAs::Text, out);
             }
-            _ => out.extend_from_slice(&encoded.bytes),
+            _ => out.extend_from_slice(bytes),
         }
     }
 
@@ -277,7 +279,7 @@ mod tests {
         machine::VotesTo,
     };
 
-    /// The request keeps bytes only for masters without a native release.
+    /// The request keeps the bytes for the first master, and for others like it.
     #[test]
     fn masters_with_different_native_releases_share_a_request() {
         let release = || command(Kind::Mutex, Verb::Release, 0);

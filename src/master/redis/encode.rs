@@ -13,22 +13,36 @@ use crate::{
     machine::out::Encoded,
 };
 
-/// Encodes a command for masters that have the script of the command. Uses the space after the
-/// contents of `scratch`, and leaves the contents unchanged.
-pub(super) fn encoded(command: &Command, scratch: &mut Vec<u8>) -> Encoded {
+/// Encodes a command for masters that have the script of the command. A plain release is encoded as
+/// `native` instead, if the masters have it. Uses the space after the contents of `scratch`, and
+/// leaves the contents unchanged.
+pub(super) fn encoded(
+    command: &Command,
+    native: Option<NativeRelease>,
+    scratch: &mut Vec<u8>,
+) -> Encoded {
     let start = scratch.len();
-    let script = match command.tries {
-        None => encode_command(command, ScriptAs::Hash, scratch),
+    let native = native.zip(command.plain_release());
+    let script = if let Some((native, (key, token))) = native {
+        encode_native(native, key, token.bytes(&mut None), scratch);
+        None
+    } else if command.tries.is_some() {
         // The text of a script that tries rights is sent each time, which is seldom.
-        Some(_) => encode_command(command, ScriptAs::Text, scratch).and(None),
+        encode_command(command, ScriptAs::Text, scratch).and(None)
+    } else {
+        encode_command(command, ScriptAs::Hash, scratch)
     };
     let bytes = SmallVec::from_slice(&scratch[start..]);
     scratch.truncate(start);
-    Encoded { script, bytes }
+    Encoded {
+        native: native.map(|(native, _)| native),
+        script,
+        bytes,
+    }
 }
 
 /// Appends a native release.
-pub(super) fn encode_native(native: NativeRelease, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
+fn encode_native(native: NativeRelease, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
     let [first, then]: [&[u8]; 2] = match native {
         NativeRelease::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],
         NativeRelease::Delifeq => [b"*3\r\n$7\r\nDELIFEQ\r\n", b""],
@@ -134,7 +148,7 @@ mod tests {
                 let lock_id = lock_id(Kind::Mutex, &"n".repeat(length));
                 let command = command_for(&lock_id, verb, holding(Kind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
-                let encoded = encoded(&command, &mut out);
+                let encoded = encoded(&command, None, &mut out);
                 assert_eq!(out, b"before ");
                 encode_command(&command, ScriptAs::Hash, &mut out);
                 assert_eq!(&out[7..], &*encoded.bytes, "{verb:?} {length}");
@@ -152,7 +166,7 @@ mod tests {
             };
             acquire.tries = Some(rights);
             let mut bytes = Vec::new();
-            let encoded = encoded(&acquire, &mut bytes);
+            let encoded = encoded(&acquire, None, &mut bytes);
             assert!(encoded.script.is_none(), "{rights:?}");
             acquire.tries = None;
             acquire.watch = kind == Kind::Mutex; // otherwise it may be a SET
