@@ -18,6 +18,7 @@ use crate::core::{
     time::{
         Backoff, NodeTimeout,
         lease::{Drift, Ttl},
+        tick::Tick,
     },
     vote::{MasterSet, Refusal, Verb, Vote, round::Round},
 };
@@ -72,7 +73,7 @@ impl Machine {
     ) -> (RoundId, VotesTo) {
         let role = match owed {
             None => Role::Question,
-            Some(time) => self.owe_for(time, now),
+            Some(time) => self.owe(now.monotonic + time, now),
         };
         let round = Round::open(verb, &self.roster.quorum, now.lease, Some(now.lease));
         let round = self.rounds.open(round, role);
@@ -80,11 +81,14 @@ impl Machine {
     }
 
     /// Returns the role of the release of a claim that no master has answered.
-    fn owe_for(&mut self, time: Duration, now: Now) -> Role {
-        let claim = self.claim_for(time, MasterSet::NONE, now);
-        self.rounds.add_pending(now.monotonic + time);
-        let is_owed = true;
-        Role::Leave { claim, is_owed }
+    fn owe(&mut self, keys_until: Tick, now: Now) -> Role {
+        let asked = Round::open(Verb::Acquire, &self.roster.quorum, now.lease, None);
+        self.rounds.add_pending(keys_until);
+        Role::Release {
+            may_keep: MasterSet::NONE,
+            newest: self.rounds.open(asked, Role::Question),
+            keys_until,
+        }
     }
 
     /// Begins a claim with this TTL, and asks the masters in `asked` for its lock.
@@ -101,8 +105,10 @@ impl Machine {
 
     /// From now on, masters are not owed the release with this round: they have refused the lock.
     pub(crate) fn disown(&mut self, release: RoundId) {
-        let claim = self.rounds.leaving(release).unwrap();
-        let round = &mut self.rounds.live(self.claims[claim].newest).round;
+        let Role::Release { newest, .. } = self.rounds.live(release).role else {
+            panic!("it is no release");
+        };
+        let round = &mut self.rounds.live(newest).round;
         let start = round.start();
         for master in round.unanswered().iter() {
             round.count_vote(master, Vote::Refuse(Refusal::held(None)), start);

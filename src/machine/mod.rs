@@ -102,11 +102,9 @@ pub(crate) struct VotesTo {
 
 impl Machine {
     pub(crate) fn new(roster: Arc<Roster>, config: &SessionConfig, now: Tick) -> Self {
-        let masters = 0..roster.masters.len();
+        let session = |_: &_| Session::new(config.clone(), now);
         Self {
-            sessions: masters
-                .map(|master| Session::new(master, config.clone(), now))
-                .collect(),
+            sessions: roster.masters.iter().map(session).collect(),
             is_abandoned: false,
             posts: Posts::default(),
             served: MasterSet::NONE,
@@ -224,9 +222,7 @@ impl Machine {
 
     /// Drops a reference to the round. The last one also drops the round.
     pub(crate) fn drop_round(&mut self, id: RoundId) {
-        if let Some(claim) = self.rounds.drop(id, &mut self.out) {
-            self.drop_claim(claim);
-        }
+        self.rounds.drop(id, &mut self.out);
     }
 
     /// Drops a reference to a request.
@@ -289,7 +285,7 @@ impl Machine {
             self.out.extend(Effect::decided(&live.round, now.lease));
         }
         match live.role {
-            Role::Inspection(_) | Role::Leave { is_owed: true, .. } | Role::Question => {}
+            Role::Inspection(_) | Role::Question | Role::Release { .. } => {}
             _ => self.follow(round, master, before, is_answer, now),
         }
     }
@@ -324,14 +320,6 @@ impl Machine {
                     self.out.extend(self.renewals.decided());
                 }
             }
-            Role::Leave {
-                claim,
-                is_owed: false,
-            } if before == Outcome::Pending && outcome == Outcome::NoMajority => {
-                let lock = self.claims[claim].terms.lock_id.clone();
-                let (hold, what) = (HoldSpan::default(), What::NotKept);
-                self.out.push(Effect::Event(Event { lock, hold, what }));
-            }
             Role::Slots(claim)
                 if before == Outcome::Won
                     && live.round.lack_slot().contains(master)
@@ -340,7 +328,18 @@ impl Machine {
                 let lack = MasterSet::only(master);
                 self.step(claim, now, |claim, step| claim.align(step, round, lack));
             }
-            Role::Inspection(_) | Role::Leave { .. } | Role::Question | Role::Slots(_) => {}
+            Role::Stay(ref lock)
+                if before == Outcome::Pending && outcome == Outcome::NoMajority =>
+            {
+                let lock = lock.clone();
+                let (hold, what) = (HoldSpan::default(), What::NotKept);
+                self.out.push(Effect::Event(Event { lock, hold, what }));
+            }
+            Role::Inspection(_)
+            | Role::Question
+            | Role::Release { .. }
+            | Role::Slots(_)
+            | Role::Stay(_) => {}
         }
     }
 
@@ -381,8 +380,8 @@ impl Machine {
         act: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
     ) -> T {
         let cx = &mut Cx {
+            master,
             rounds: &self.rounds,
-            claims: &self.claims,
             waiters: &mut self.waiters,
             out: &mut self.out,
             is_abandoned: self.is_abandoned,
@@ -530,8 +529,9 @@ impl Machine {
 
     /// Returns the masters whose sessions are so.
     pub(crate) fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
-        let those = self.sessions.iter().filter(|session| are_so(session));
-        those.map(|session| session.master).collect()
+        let sessions = self.sessions.iter().enumerate();
+        let those = sessions.filter(|(_, session)| are_so(session));
+        those.map(|(master, _)| master).collect()
     }
 
     /// Returns whether a master has many commands to answer.

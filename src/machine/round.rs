@@ -10,9 +10,10 @@ use super::{
     out::{Effect, RenewalSpan, Spare},
 };
 use crate::core::{
+    protocol::name::LockId,
     time::{lease::Ttl, tick::Tick},
     view::inspection::Seen,
-    vote::{SlotVote, Vote, quorum::Outcome, round::Round},
+    vote::{MasterSet, SlotVote, Vote, quorum::Outcome, round::Round},
 };
 
 #[derive(Debug, Default)]
@@ -44,18 +45,23 @@ pub(super) enum Role {
     Extension(ClaimId, Extension),
     /// The round asks who holds a lock. These are the answers of the masters.
     Inspection(Vec<Option<Seen>>),
-    /// The last command of a claim: a release, or a last extension, after which the lock has no
-    /// holder.
-    Leave {
-        claim: ClaimId,
-        /// `true` for a release.
-        is_owed: bool,
-    },
     /// Nothing follows. A task reads the votes.
     Question,
+    /// The last command of a claim that is released. It is owed to the masters that may have a key.
+    Release {
+        /// The masters that may have a key, whatever the votes of `newest` say.
+        may_keep: MasterSet,
+        /// The newest round of the claim, with a reference. Its late votes may show that a master
+        /// has nothing.
+        newest: RoundId,
+        /// The time at which all keys have expired.
+        keys_until: Tick,
+    },
     /// The round asks for a slot. A master that votes after the round is won, and lacks the slot, is
     /// asked for it.
     Slots(ClaimId),
+    /// The last command of a claim whose lock stays in place without a holder: an extension.
+    Stay(LockId),
 }
 
 #[derive(Debug)]
@@ -131,20 +137,22 @@ impl Rounds {
         }
     }
 
-    /// Drops a reference. Returns the claim whose reference the round had.
-    pub(super) fn drop(&mut self, id: RoundId, out: &mut Vec<Effect>) -> Option<ClaimId> {
-        let live = self.rounds.get_mut(id)?;
+    /// Drops a reference. The last one also drops the round.
+    pub(super) fn drop(&mut self, id: RoundId, out: &mut Vec<Effect>) {
+        let Some(live) = self.rounds.get_mut(id) else {
+            return;
+        };
         live.refs -= 1;
         if live.refs > 0 {
-            return None;
+            return;
         }
-        let claim = match live.role {
-            Role::Leave { claim, .. } => Some(claim),
-            _ => None,
+        let Some(mut live) = self.rounds.remove(id) else {
+            return;
         };
-        let is_plain = live.is_plain();
-        let mut live = self.rounds.remove(id)?;
-        if is_plain {
+        if let Role::Release { newest, .. } = live.role {
+            self.drop(newest, out);
+        }
+        if live.is_plain() {
             self.spare.keep(live);
         } else {
             for (_, waker) in live.waiting.drain(..) {
@@ -152,18 +160,22 @@ impl Rounds {
             }
             out.push(Effect::Drop(live));
         }
-        claim
     }
 
-    /// Returns the claim whose release this round is, if it is one.
-    pub(super) fn leaving(&self, id: RoundId) -> Option<ClaimId> {
-        match self.rounds.get(id)?.role {
-            Role::Leave {
-                claim,
-                is_owed: true,
-            } => Some(claim),
-            _ => None,
-        }
+    /// Returns the time until which the command of a round is owed to `master`, or `None` if it is
+    /// not owed. If the master cannot be reached now, an owed command is sent later, even after its
+    /// vote.
+    pub(super) fn owed_until(&self, id: RoundId, master: usize) -> Option<Tick> {
+        let Role::Release {
+            may_keep,
+            newest,
+            keys_until,
+        } = self.rounds.get(id)?.role
+        else {
+            return None;
+        };
+        let may_keep = may_keep | self.of(newest).may_keep();
+        may_keep.contains(master).then_some(keys_until)
     }
 
     /// Counts the last command of a claim as pending.
@@ -176,7 +188,7 @@ impl Rounds {
     /// pending one.
     pub(super) fn end_request(&mut self, id: RoundId) -> bool {
         let live = self.rounds.get(id);
-        if !live.is_some_and(|live| matches!(live.role, Role::Leave { .. })) {
+        if !live.is_some_and(|live| matches!(live.role, Role::Release { .. } | Role::Stay(_))) {
             return false;
         }
         self.pending.0 -= 1;

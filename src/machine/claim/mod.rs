@@ -7,7 +7,7 @@ use self::step::Step;
 use super::{
     RoundId,
     out::{Effect, Event, HoldSpan, What},
-    round::{Role, Rounds},
+    round::Role,
     waiters::Topic,
 };
 use crate::core::{
@@ -68,7 +68,7 @@ pub(crate) struct Claim {
     pub(crate) newest: RoundId,
     /// The time of the claim's timer, by which it is renewed.
     pub(in crate::machine) timer: Option<LeaseTick>,
-    /// The number of references: of levels, and of the last command.
+    /// The number of references, all of callers.
     pub(in crate::machine) refs: u32,
 }
 
@@ -208,21 +208,16 @@ impl Claim {
         }
         let mut command = self.command(action);
         command.watch = watch;
-        self.refs += 1;
         step.rounds.add_pending(self.keys_until);
-        let role = Role::Leave {
-            claim: step.id,
-            is_owed: time_to_stay.is_none(),
+        let role = match time_to_stay {
+            Some(_) => Role::Stay(self.terms.lock_id.clone()),
+            None => Role::Release {
+                may_keep: self.may_keep,
+                newest: step.rounds.share(self.newest),
+                keys_until: self.keys_until,
+            },
         };
         (step.ask(to, command, role), was_won)
-    }
-
-    /// Returns the time on the monotonic clock until which `master` is owed the release. A late vote
-    /// in the newest round may show that the master has nothing. Returns `None` if the release is
-    /// not owed to it.
-    pub(in crate::machine) fn owed_until(&self, master: usize, rounds: &Rounds) -> Option<Tick> {
-        let may_keep = self.may_keep | rounds.of(self.newest).may_keep();
-        may_keep.contains(master).then_some(self.keys_until)
     }
 
     pub(crate) fn fencing_token(&self) -> Option<u64> {

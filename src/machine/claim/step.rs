@@ -84,8 +84,7 @@ impl Step<'_> {
     }
 
     pub(super) fn drop_round(&mut self, round: RoundId) {
-        // No newest round has the reference of a claim.
-        let _ = self.rounds.drop(round, self.out);
+        self.rounds.drop(round, self.out);
     }
 
     /// Returns the time on the monotonic clock at which a key written now with `ttl` expires.

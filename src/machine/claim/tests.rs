@@ -695,19 +695,14 @@ impl Case {
         }
         for (to, request) in posts {
             self.say(self.text(to, &request.command));
-            let owed = |master| self.owed_until(request.votes_to.round, master);
+            let round = request.votes_to.round;
+            let owed = |master| self.machine.rounds.owed_until(round, master);
             let by: MasterSet = (0..3).filter(|master| owed(*master).is_some()).collect();
             if let Some(until) = (0..3).find_map(owed) {
                 let until = until.since(self.start).as_millis();
                 self.say(format_args!("owed until {until} by {}", numbers(by)));
             }
         }
-    }
-
-    /// Returns the time until which a command with this round is owed to `master`.
-    fn owed_until(&self, round: RoundId, master: usize) -> Option<Tick> {
-        let rounds = &self.machine.rounds;
-        self.machine.claims[rounds.leaving(round)?].owed_until(master, rounds)
     }
 
     /// Asks again, at first only the masters in `asked`.

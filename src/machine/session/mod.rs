@@ -2,16 +2,13 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
 
-use slotmap::SlotMap;
-
 use self::{
     link::{Item, Link},
-    owed::{Owed, is_owed},
+    owed::Owed,
     subscription::Subscription,
 };
 use super::{
-    ClaimId, Now, VotesTo,
-    claim::Claim,
+    Now, VotesTo,
     out::{Effect, MasterEvent, Request},
     round::Rounds,
     waiters::Waiters,
@@ -75,7 +72,6 @@ pub(crate) struct SessionConfig {
 /// up, and these releases wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(in crate::machine) master: usize,
     config: SessionConfig,
     /// The failure that every new request gets. `None` while there is a connection, during the very
     /// first dial, and during the first dial after a connection that worked.
@@ -112,12 +108,13 @@ pub(crate) struct Session {
     pub(in crate::machine) ended: Vec<Arc<Request>>,
 }
 
-/// What a session sees in a step, and what it leaves. The claims say which releases the masters are
+/// What a session sees in a step, and what it leaves. The rounds say which releases the master is
 /// owed.
 #[derive(Debug)]
 pub(crate) struct Cx<'a> {
+    /// The number of the master.
+    pub(in crate::machine) master: usize,
     pub(in crate::machine) rounds: &'a Rounds,
-    pub(in crate::machine) claims: &'a SlotMap<ClaimId, Box<Claim>>,
     pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(in crate::machine) is_abandoned: bool,
@@ -130,9 +127,8 @@ impl Session {
     /// The largest number of requests that wait for room, apart from owed releases.
     const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
 
-    pub(crate) fn new(master: usize, config: SessionConfig, now: Tick) -> Self {
+    pub(crate) fn new(config: SessionConfig, now: Tick) -> Self {
         Self {
-            master,
             down: None,
             is_serving: false,
             reports_changes: false,
@@ -180,7 +176,7 @@ impl Session {
             }
             return Some(failure);
         }
-        if !cx.is_owed(request, self.master) {
+        if !cx.is_owed(request) {
             return Some(unsent());
         }
         self.waiting.push_back(request.clone());
@@ -222,7 +218,7 @@ impl Session {
             round_trip,
             quarantined_until,
         };
-        cx.tell(self.master, connected);
+        cx.tell(connected);
         // A server that loads its data refuses dials, so it has loaded the data by now.
         let is_loading = |error: &mut Arc<str>| ServerError::of(error) == ServerError::Loading;
         self.error.take_if(is_loading);
@@ -234,7 +230,7 @@ impl Session {
         self.reports_changes = reports_changes;
         if !reports_changes {
             let error = "CLIENT TRACKING is refused".into();
-            cx.tell(self.master, MasterEvent::ReportsNothing { error });
+            cx.tell(MasterEvent::ReportsNothing { error });
         }
         self.change = self.take_change(cx.waiters.called());
     }
@@ -264,7 +260,7 @@ impl Session {
         self.give_up(cx, &Failure::Closed, &Failure::Closed);
         self.ended.append(&mut self.given_up);
         self.ended.extend(self.owed.take_all());
-        cx.tell(self.master, MasterEvent::Closes);
+        cx.tell(MasterEvent::Closes);
     }
 
     /// Called while there is no connection. Drops the releases that the master is no longer owed.
@@ -281,14 +277,14 @@ impl Session {
                 self.given_up.push(request);
             }
         }
-        self.owed.expire(cx, self.master, &mut self.ended);
+        self.owed.expire(cx, &mut self.ended);
     }
 
     /// Returns when to call [`expire_unconnected`](Self::expire_unconnected) next.
     pub(crate) fn next_unconnected(&self, cx: &Cx<'_>) -> Option<Tick> {
         let oldest = self.waiting.front().filter(|_| self.node_timeout.is_some());
         let next = oldest.map(|request| self.send_by(request));
-        let owed = self.owed.next_wake(cx, self.master);
+        let owed = self.owed.next_wake(cx);
         next.into_iter().chain(owed).min()
     }
 
@@ -329,7 +325,7 @@ impl Session {
             connection.send(&request);
             self.link.push(Item::Request(request), is_owed, now);
         }
-        self.owed.expire(cx, self.master, &mut self.ended);
+        self.owed.expire(cx, &mut self.ended);
         self.link.sent.len() > before
     }
 
@@ -373,7 +369,7 @@ impl Session {
         }
         let (mut has_failed, mut put_off) = (false, VecDeque::new());
         while let Some(request) = self.next_overdue(now) {
-            if !is_owed(cx, &request, self.master, now) {
+            if !cx.is_owed(&request) {
                 has_failed = true;
                 self.fail(&request, unsent());
                 self.ended.push(request);
@@ -418,7 +414,7 @@ impl Session {
     fn fail_waiting(&mut self, cx: &Cx<'_>) {
         let why: Arc<str> = "it has left earlier commands unanswered for too long".into();
         for request in mem::take(&mut self.waiting) {
-            if cx.is_owed(&request, self.master) {
+            if cx.is_owed(&request) {
                 self.waiting.push_back(request);
             } else {
                 self.fail(&request, Failure::Unreachable(why.clone()));
@@ -430,8 +426,7 @@ impl Session {
     /// Takes out the next request to send, and says whether it is an owed release.
     fn next_request(&mut self, cx: &Cx<'_>) -> Option<(Arc<Request>, bool)> {
         if !self.owed.is_empty()
-            && let Some(release) =
-                (self.owed).next(cx, self.master, self.link.window, &mut self.ended)
+            && let Some(release) = (self.owed).next(cx, self.link.window, &mut self.ended)
         {
             return Some((release, true));
         }
@@ -452,7 +447,7 @@ impl Session {
         let waiting = waiting.map(|request| self.send_by(request));
         let late = self.late.front();
         let late = late.map(|release| self.confirmed_by(release));
-        let owed = self.owed.next_wake(cx, self.master);
+        let owed = self.owed.next_wake(cx);
         let retry = self.owed.next_send().filter(|_| self.link.has_room());
         [waiting, late, owed, retry].into_iter().flatten().min()
     }
@@ -473,10 +468,10 @@ impl Session {
     /// The machine has counted the votes on all of them, because votes may decide what is owed.
     pub(in crate::machine) fn owe_given_up(&mut self, cx: &mut Cx<'_>) {
         for request in mem::take(&mut self.given_up) {
-            if !cx.is_owed(&request, self.master) {
+            if !cx.is_owed(&request) {
                 self.ended.push(request);
             } else if self.owed.push(request, &mut self.ended) {
-                cx.tell(self.master, MasterEvent::ReleasesGivenUp);
+                cx.tell(MasterEvent::ReleasesGivenUp);
             }
         }
     }
@@ -529,20 +524,20 @@ fn unsent() -> Failure {
 }
 
 impl Cx<'_> {
-    /// Leaves news of `master`.
-    fn tell(&mut self, master: usize, event: MasterEvent) {
-        self.out.push(Effect::News(master, event));
+    /// Leaves news of the master.
+    fn tell(&mut self, event: MasterEvent) {
+        self.out.push(Effect::News(self.master, event));
     }
 
-    /// Returns the time until which `request` is owed to `master`, or `None` if it is not owed. If
-    /// the master cannot be reached now, an owed command is sent later, even after its vote. At the
-    /// returned time, the key that the command would delete on the master has expired.
-    fn owed_until(&self, request: &Request, master: usize) -> Option<Tick> {
-        let leaving = self.rounds.leaving(request.votes_to.round)?;
-        self.claims.get(leaving)?.owed_until(master, self.rounds)
+    /// Returns the time until which the master is owed `request`, if it is: see
+    /// [`Rounds::owed_until`].
+    fn owed_until(&self, request: &Request) -> Option<Tick> {
+        let round = request.votes_to.round;
+        let until = self.rounds.owed_until(round, self.master);
+        until.filter(|until| *until > self.now.monotonic)
     }
 
-    fn is_owed(&self, request: &Request, master: usize) -> bool {
-        self.owed_until(request, master).is_some()
+    fn is_owed(&self, request: &Request) -> bool {
+        self.owed_until(request).is_some()
     }
 }

@@ -59,27 +59,26 @@ impl Owed {
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.
-    pub(crate) fn next_wake(&self, cx: &Cx<'_>, master: usize) -> Option<Tick> {
-        let until = cx.owed_until(self.releases.front()?, master);
+    pub(crate) fn next_wake(&self, cx: &Cx<'_>) -> Option<Tick> {
+        let until = cx.owed_until(self.releases.front()?);
         Some(until.unwrap_or(cx.now.monotonic))
     }
 
-    /// Takes out the oldest releases, up to the first one that is still owed to `master`.
-    pub(crate) fn expire(&mut self, cx: &Cx<'_>, master: usize, ended: &mut Vec<Arc<Request>>) {
+    /// Takes out the oldest releases, up to the first one that is still owed.
+    pub(crate) fn expire(&mut self, cx: &Cx<'_>, ended: &mut Vec<Arc<Request>>) {
         while let Some(oldest) = self.releases.front()
-            && !is_owed(cx, oldest, master, cx.now.monotonic)
+            && !cx.is_owed(oldest)
         {
             ended.extend(self.releases.pop_front());
         }
         self.is_logged &= !self.is_empty();
     }
 
-    /// Returns the next release to send to `master`, if one may be sent now. At most `window`
+    /// Returns the next release to send, if one may be sent now. At most `window`
     /// commands may be unanswered. Half of that number is left to new requests.
     pub(crate) fn next(
         &mut self,
         cx: &Cx<'_>,
-        master: usize,
         window: usize,
         ended: &mut Vec<Arc<Request>>,
     ) -> Option<Arc<Request>> {
@@ -88,7 +87,7 @@ impl Owed {
             return None;
         }
         while let Some(next) = self.releases.pop_front() {
-            if is_owed(cx, &next, master, cx.now.monotonic) {
+            if cx.is_owed(&next) {
                 self.in_flight += 1;
                 return Some(next);
             }
@@ -133,10 +132,4 @@ impl Owed {
             ..Self::default()
         };
     }
-}
-
-/// Returns whether `release` is still owed to `master` at `now`.
-pub(crate) fn is_owed(cx: &Cx<'_>, release: &Request, master: usize, now: Tick) -> bool {
-    let until = cx.owed_until(release, master);
-    until.is_some_and(|until| until > now)
 }

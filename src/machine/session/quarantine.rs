@@ -27,7 +27,7 @@ impl Session {
     pub(crate) fn end_quarantine(&mut self, cx: &mut Cx<'_>, at: Tick) -> bool {
         let end = self.quarantined_until.take_if(|until| *until <= at);
         if end.is_some() {
-            cx.tell(self.master, MasterEvent::VotesAgain);
+            cx.tell(MasterEvent::VotesAgain);
         }
         end.is_some()
     }
@@ -49,7 +49,7 @@ impl Session {
         let is_known = loss.sign == Sign::Earlier && self.quarantined_until.is_some();
         if !is_known {
             let why = loss.sign.text();
-            cx.tell(self.master, MasterEvent::Quarantined { left, why });
+            cx.tell(MasterEvent::Quarantined { left, why });
         }
         self.quarantined_until = Some(cx.now.monotonic + left);
     }

@@ -49,11 +49,11 @@ impl Session {
         let checked = check_role(reply);
         match &checked {
             Ok(()) => self.note_fitness(cx, request.command.verb(), vote.vote()),
-            Err(why) => cx.tell(self.master, MasterEvent::Ends { why: why.clone() }),
+            Err(why) => cx.tell(MasterEvent::Ends { why: why.clone() }),
         }
         let has_failed = vote.vote().is_failure();
         self.cast.push((request.votes_to, vote));
-        if has_failed && (is_owed || cx.is_owed(&request, self.master)) {
+        if has_failed && (is_owed || cx.is_owed(&request)) {
             self.owed.failed(is_owed, now, random());
             self.given_up.push(request);
         } else {
@@ -71,7 +71,7 @@ impl Session {
     fn note_fitness(&mut self, cx: &mut Cx<'_>, verb: Verb, vote: &Vote) {
         match vote {
             Vote::Grant if verb.takes() && self.error.take().is_some() => {
-                cx.tell(self.master, MasterEvent::TakesLocks);
+                cx.tell(MasterEvent::TakesLocks);
             }
             Vote::Fail(Failure::Rejected(error))
                 if ServerError::of(error).is_about_server(verb)
@@ -79,7 +79,7 @@ impl Session {
             {
                 self.error = Some(error.clone());
                 let error = error.clone();
-                cx.tell(self.master, MasterEvent::TakesNoLocks { error });
+                cx.tell(MasterEvent::TakesNoLocks { error });
             }
             _ => {}
         }
@@ -97,7 +97,7 @@ impl Session {
             Reply::Error(error) => {
                 if mem::replace(&mut self.reports_changes, false) {
                     let error = (&**error).into();
-                    cx.tell(self.master, MasterEvent::ReportsNothing { error });
+                    cx.tell(MasterEvent::ReportsNothing { error });
                 }
                 self.tell_all_keys(cx);
                 Ok(())
@@ -116,11 +116,11 @@ impl Session {
 
     /// Tells the waiters of each key that the key may have changed without a report.
     pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
-        (cx.waiters).hear_of_all_keys(self.master, cx.now.lease, cx.out);
+        (cx.waiters).hear_of_all_keys(cx.master, cx.now.lease, cx.out);
     }
 
     fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
-        (cx.waiters).hear(self.master, topic, cx.now.lease, cx.out);
+        (cx.waiters).hear(cx.master, topic, cx.now.lease, cx.out);
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of

@@ -60,7 +60,7 @@ impl Session {
         };
         if !mem::replace(&mut self.link.is_denial_logged, true) {
             let error = (&**error).into();
-            cx.tell(self.master, MasterEvent::CallsNobody { error });
+            cx.tell(MasterEvent::CallsNobody { error });
         }
         Ok(())
     }

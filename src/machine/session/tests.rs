@@ -28,7 +28,12 @@ use crate::{
         },
     },
     driver::round_handle::RoundHandle,
-    machine::{Machine, Now, RoundId, claim::step::Step, fixture::session_config, waiters::Topic},
+    machine::{
+        Machine, Now, RoundId,
+        claim::{Claim, step::Step},
+        fixture::session_config,
+        waiters::Topic,
+    },
     master::{HealthBoard, Shared},
     observe::LockObserver,
 };
@@ -109,7 +114,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
     for (round, _) in &posted {
         prop_assert!(rig.has_vote(*round));
     }
-    // Every request ends, and with its round the claim that it releases.
+    // Every request ends, and with its round the round that it undoes.
     rig.step(|session, cx, _| session.close(cx));
     for (round, _) in posted {
         rig.machine.drop_round(round);
@@ -644,7 +649,7 @@ fn the_number_of_owed_releases_is_bounded() {
     }
     assert!(ended.len() == 2 && Arc::ptr_eq(&ended[0], &oldest));
     ByHand::set(Duration::from_secs(61));
-    rig.step(|_, cx, _| owed.expire(cx, 0, &mut ended));
+    rig.step(|_, cx, _| owed.expire(cx, &mut ended));
     assert!(owed.is_empty());
     assert_eq!(ended.len(), 32_770);
 }
