@@ -30,12 +30,12 @@ use crate::{
         hash::hash,
         protocol::{command::Command, identity::ClientName, name::LockId},
         time::tick::LeaseTick,
-        view::MasterHealth,
+        view::{MasterHealth, MasterState},
         vote::{Verb, evidence::Obstacle, round::Round, votes::Votes},
         wait::{history::History, queued::Reach},
     },
     machine::{Machine, waiters::Topic},
-    master::{HealthBoard, Shared, Supervisor},
+    master::{Shared, Supervisor},
     observe::LockObserver,
     panics::shielded,
 };
@@ -169,9 +169,10 @@ impl Context {
     /// Returns the state of each master. After a fork, the states are those of a closed coordinator.
     pub(crate) fn health(&self) -> Vec<MasterHealth> {
         if self.is_forked() {
-            return HealthBoard::closed_states(&self.machine.roster, self.config.label.as_ref());
+            let (roster, label) = (&self.machine.roster, self.config.label.as_ref());
+            return MasterHealth::of_all(roster, label, &MasterState::Closed).collect();
         }
-        self.machine.health.read()
+        self.machine.masters()
     }
 
     /// Returns votes in which every master has failed, for a call [after a fork](Self::is_forked).
@@ -223,7 +224,7 @@ impl Context {
     pub(crate) fn note_no_masters(&self, name: &str) {
         self.note_reach(false, clock::now());
         let states = || {
-            let health = self.machine.health.read();
+            let health = self.machine.masters();
             let states: Vec<_> = health.iter().map(MasterHealth::to_string).collect();
             states.join(", ")
         };

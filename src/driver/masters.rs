@@ -13,10 +13,10 @@ use std::{
 use crate::{
     core::{
         hash::rank,
-        view::MasterHealth,
+        time::tick::Tick,
         vote::{MasterSet, quorum::Quorum},
     },
-    machine::session::Session,
+    machine::session::health::Health,
     master::{Shared, Supervisor},
 };
 
@@ -41,7 +41,9 @@ impl Shared {
         let least = self.lock(|machine| {
             let timeout = |master: usize| {
                 let session = &machine.sessions[master];
-                session.node_timeout.filter(|_| session.is_serving)
+                session
+                    .node_timeout
+                    .filter(|_| session.health.is_connected())
             };
             self.quorum().least_of_every(timeout)
         });
@@ -53,44 +55,35 @@ impl Shared {
         self.lock(|machine| machine.undialled()).is_empty()
     }
 
-    fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
-        self.lock(|machine| machine.those(are_so))
+    fn those(&self, are_so: impl Fn(&Health, Tick) -> bool) -> MasterSet {
+        self.with(|machine, now| machine.those(|session| are_so(&session.health, now.monotonic)))
     }
 
     /// Returns whether a majority of every set of masters is connected.
     pub(crate) fn has_quorum(&self) -> bool {
-        let connected = self.those(|session| session.is_serving);
+        let connected = self.those(|health, _| health.is_connected());
         self.quorum().has_majority_of_every_set(connected)
     }
 
     /// Returns the masters that are connected and report changes of keys.
     pub(crate) fn reporting(&self) -> MasterSet {
-        self.those(|session| session.reports_changes)
+        self.lock(|machine| machine.those(|session| session.reports_changes))
     }
 
     /// Returns the masters that can vote.
     pub(crate) fn able(&self) -> MasterSet {
-        self.with_health(MasterHealth::can_vote)
+        self.those(|health, now| health.at(now).can_vote())
     }
 
     /// Returns the masters that have no vote, because they may have forgotten locks.
     pub(crate) fn quarantined(&self) -> MasterSet {
-        self.with_health(|health| health.quarantine.is_some())
+        self.those(|health, now| health.quarantine_left(now).is_some())
     }
 
     /// Returns whether a majority of every set of masters is out of quarantine.
     pub(crate) fn has_voters(&self) -> bool {
         let voters = MasterSet::ALL - self.quarantined();
         self.quorum().has_majority_of_every_set(voters)
-    }
-
-    fn with_health(&self, is_so: impl Fn(&MasterHealth) -> bool) -> MasterSet {
-        let health = self.health.read();
-        let those = health
-            .iter()
-            .enumerate()
-            .filter(|(_, health)| is_so(health));
-        those.map(|(master, _)| master).collect()
     }
 
     /// Returns the agreed master of the lock `key`, chosen from the masters in `among`. All clients

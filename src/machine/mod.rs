@@ -23,6 +23,7 @@ use self::{
     round::{Extension, Role, RoundEvent, Rounds},
     session::{
         Cx, Session, SessionConfig,
+        health::Health,
         link::{Item, Sent},
     },
     waiters::{Topic, WaiterId, Waiters},
@@ -34,6 +35,7 @@ use crate::{
             name::LockId,
         },
         time::tick::{LeaseTick, Tick},
+        view::{MasterHealth, MasterState},
         vote::{
             MasterSet, SlotVote, Verb, Vote, outcome_word,
             quorum::{Outcome, Roster},
@@ -101,10 +103,18 @@ pub(crate) struct VotesTo {
 }
 
 impl Machine {
-    pub(crate) fn new(roster: Arc<Roster>, config: &SessionConfig, now: Tick) -> Self {
-        let session = |_: &_| Session::new(config.clone(), now);
+    /// Creates the machine of the coordinator with this `label`.
+    pub(crate) fn new(
+        roster: Arc<Roster>,
+        label: Option<&Arc<str>>,
+        config: &SessionConfig,
+        now: Tick,
+    ) -> Self {
+        let known = MasterHealth::of_all(&roster, label, &MasterState::Connecting);
         Self {
-            sessions: roster.masters.iter().map(session).collect(),
+            sessions: known
+                .map(|known| Session::new(config.clone(), known, now))
+                .collect(),
             is_abandoned: false,
             posts: Posts::default(),
             served: MasterSet::NONE,
@@ -532,6 +542,12 @@ impl Machine {
         let sessions = self.sessions.iter().enumerate();
         let those = sessions.filter(|(_, session)| are_so(session));
         those.map(|(master, _)| master).collect()
+    }
+
+    /// Returns what is known of the states of all masters.
+    pub(crate) fn health(&self) -> Box<[Health]> {
+        let sessions = self.sessions.iter();
+        sessions.map(|session| session.health.clone()).collect()
     }
 
     /// Returns whether a master has many commands to answer.

@@ -85,29 +85,22 @@ pub(crate) enum What {
     },
 }
 
-/// Something that happened to a master, for its health, the log and metrics.
+/// Something that happened to a master, for the log, metrics, and watchers of its health.
 #[derive(Debug)]
 pub(crate) enum MasterEvent {
     /// The master answered its first command after an outage in which it only accepted connections.
     AnswersAgain,
     /// The master refused a subscription.
     CallsNobody { error: Arc<str> },
-    /// Nothing serves the master any more.
-    Closes,
+    /// The state of the master has changed. Another event says why, if the log should.
+    Changes,
     /// A dial succeeded. This is no news while the outage goes on.
-    Connected { is_news: bool },
-    /// A connection is in use. If `quarantined_until` is set, the master has no vote until then.
-    Connects {
-        round_trip: Duration,
-        quarantined_until: Option<Tick>,
-    },
+    Connected { is_first: bool, is_news: bool },
     /// A connection that had worked has ended, while nobody needed it or because the master lost
     /// its keys. The master is dialled at once.
     ConnectsAgain { why: Arc<str> },
     /// A dial failed, or a connection broke. This is news only if an outage begins with it.
     Down { is_news: bool, why: Arc<str> },
-    /// The connection ends, before it is closed.
-    Ends { why: Arc<str> },
     /// This program cannot read the key that shows restarts.
     OriginDenied { why: Arc<str> },
     /// The master may have forgotten locks.
@@ -117,9 +110,9 @@ pub(crate) enum MasterEvent {
     /// The master refused to report releases.
     ReportsNothing { error: Arc<str> },
     /// The master takes locks again after [`TakesNoLocks`](Self::TakesNoLocks).
-    TakesLocks,
-    /// The master answers with an error.
-    TakesNoLocks { error: Arc<str> },
+    TakesLocks { is_news: bool },
+    /// The master answers with an error. This is no news soon after another error.
+    TakesNoLocks { error: Arc<str>, is_news: bool },
     /// A quarantine has ended.
     VotesAgain,
 }

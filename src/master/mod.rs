@@ -3,7 +3,6 @@
 //! This floor knows commands and replies. It decides only when to dial again.
 
 pub(crate) mod connect_error;
-mod health;
 mod observer;
 mod redis;
 pub(crate) mod restart;
@@ -12,7 +11,6 @@ mod spec;
 mod supervisor;
 
 pub use connect_error::{ConnectError, ConnectStep};
-pub(crate) use health::{Entry, HealthBoard};
 pub use redis::MasterStream;
 #[cfg(test)]
 pub(crate) use redis::wire::{Stream, Wire};

@@ -53,17 +53,14 @@ impl MasterObserver {
         &self.address
     }
 
-    /// Logs `event`. Counts it, if it is a quarantine. A panic of a subscriber harms nothing else.
+    /// Logs `event`. Counts it, if it is a quarantine, or a connection after the first one. A panic of a subscriber harms nothing else.
     pub(crate) fn on(&self, event: &MasterEvent) {
         shielded(|| log(self.label.as_deref(), &self.address, event));
-        if let MasterEvent::Quarantined { .. } = event {
-            self.quarantines.increment(1);
+        match event {
+            MasterEvent::Connected { is_first, .. } if !is_first => self.reconnects.increment(1),
+            MasterEvent::Quarantined { .. } => self.quarantines.increment(1),
+            _ => {}
         }
-    }
-
-    /// Counts a connection after the first one.
-    pub(super) fn reconnected(&self) {
-        self.reconnects.increment(1);
     }
 
     pub(super) fn set_can_vote(&self, can_vote: bool) {
@@ -85,7 +82,7 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
         MasterEvent::CallsNobody { error } => {
             warn!(target: MASTER, label, %master, %error, "the master calls no waiter of a lock with queues: waiters poll");
         }
-        MasterEvent::Connected { is_news: true } => {
+        MasterEvent::Connected { is_news: true, .. } => {
             info!(target: MASTER, label, %master, "connected");
         }
         MasterEvent::Connected { .. } => debug!(target: MASTER, label, %master, "connected"),
@@ -110,13 +107,18 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
         MasterEvent::ReportsNothing { error } => {
             warn!(target: MASTER, label, %master, %error, "the master tells no waiter of releases: waiters poll");
         }
-        MasterEvent::TakesLocks => {
+        MasterEvent::TakesLocks { is_news: true } => {
             info!(target: MASTER, label, %master, "master takes locks again");
         }
-        MasterEvent::TakesNoLocks { error: why } => {
+        MasterEvent::TakesNoLocks {
+            error: why,
+            is_news: true,
+        } => {
             warn!(target: MASTER, label, %master, %why, "master takes no locks");
         }
         MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),
-        MasterEvent::Closes | MasterEvent::Connects { .. } | MasterEvent::Ends { .. } => {}
+        MasterEvent::Changes
+        | MasterEvent::TakesLocks { .. }
+        | MasterEvent::TakesNoLocks { .. } => {}
     }
 }

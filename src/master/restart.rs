@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use parking_lot::Mutex;
 
-use super::{connect_error::DialError, health::LastHeard};
+use super::connect_error::DialError;
 use crate::core::time::tick::Tick;
 #[cfg(test)]
 use crate::sim::Process;
@@ -101,6 +101,26 @@ impl RunIds {
 
     fn last_heard(&self) -> Option<Tick> {
         self.0.lock().values().filter_map(LastHeard::at).max()
+    }
+}
+
+/// The time when bytes last came from a server. Clones share this time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastHeard(Arc<Mutex<Option<Tick>>>);
+
+impl LastHeard {
+    /// Notes that bytes came at `now`. Connections may report this out of order.
+    pub(super) fn hear(&self, now: Tick) {
+        let mut last = self.0.lock();
+        *last = (*last).max(Some(now));
+    }
+
+    fn at(&self) -> Option<Tick> {
+        *self.0.lock()
+    }
+
+    fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
     }
 }
 

@@ -9,17 +9,17 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
-use super::{health::HealthBoard, restart::DistinctServers};
+use super::{observer::MasterObserver, restart::DistinctServers};
 use crate::{
     clock,
-    core::{protocol::name::LockId, time::tick::Tick, vote::quorum::Roster},
+    core::{protocol::name::LockId, time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
     home::HomeProcess,
     machine::{
         Machine, Now, RoundId,
-        out::{Effect, HoldSpan},
-        session::SessionConfig,
+        out::{Effect, HoldSpan, MasterEvent},
+        session::{SessionConfig, health::Health},
     },
     observe::LockObserver,
     panics::shielded,
@@ -31,7 +31,9 @@ pub(crate) struct Shared {
     machine: Mutex<Machine>,
     pub(crate) roster: Arc<Roster>,
     pub(crate) observer: LockObserver,
-    pub(crate) health: HealthBoard,
+    pub(crate) observers: Box<[MasterObserver]>,
+    /// The states of all masters after the last change that was told.
+    pub(crate) health: watch::Sender<Box<[Health]>>,
     pub(crate) config: SessionConfig,
     pub(crate) servers: DistinctServers,
     /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is no
@@ -54,18 +56,22 @@ pub(crate) struct Turn<'a> {
 impl Shared {
     pub(crate) fn new(
         roster: Arc<Roster>,
+        label: Option<&Arc<str>>,
         config: SessionConfig,
-        observer: LockObserver,
-        health: HealthBoard,
     ) -> Self {
-        let machine = Machine::new(roster.clone(), &config, clock::monotonic());
+        let machine = Machine::new(roster.clone(), label, &config, clock::monotonic());
+        let members = roster.members();
+        let observers = members.map(|(master, membership)| {
+            MasterObserver::new(label.cloned(), master.clone(), membership)
+        });
         Self {
+            observers: observers.collect(),
+            observer: LockObserver::new(label.cloned()),
+            health: watch::Sender::new(machine.health()),
             machine: Mutex::new(machine),
             servers: DistinctServers::new(roster.masters.len()),
             config,
             roster,
-            observer,
-            health,
             renewer: Notify::new(),
             home: HomeProcess::this(),
         }
@@ -91,6 +97,16 @@ impl Shared {
     /// Gives the machine an input without a time.
     pub(crate) fn lock<T>(&self, input: impl FnOnce(&mut Machine) -> T) -> T {
         input(&mut self.turn())
+    }
+
+    /// Returns the states of all masters, in the order in which the masters were configured.
+    pub(crate) fn masters(&self) -> Vec<MasterHealth> {
+        self.with(|machine, now| {
+            let sessions = machine.sessions.iter();
+            sessions
+                .map(|session| session.health.at(now.monotonic))
+                .collect()
+        })
     }
 
     /// Looks at the machine, unless it is locked now.
@@ -119,13 +135,27 @@ impl Shared {
             }
             Effect::Drop(garbage) => drop(garbage),
             Effect::Event(event) => self.observer.tell(event),
-            Effect::News(master, event) => self.health.tell(master, &event),
+            Effect::News(master, event) => self.tell(master, &event),
             Effect::RenewalDecided(outcome, span) => self.observer.renewal_decided(outcome, span),
             Effect::Renews { lock, hold, round } => self.open_renewal(&lock, hold, round),
-            Effect::Voted(master, outcome) => self.health.observer(master).voted(outcome),
+            Effect::Voted(master, outcome) => self.observers[master].voted(outcome),
             Effect::Wake(waker) => waker.wake(),
             Effect::WakeRenewer => self.renewer.notify_one(),
         });
+    }
+
+    /// Tells the program what is new of a master.
+    fn tell(&self, master: usize, event: &MasterEvent) {
+        let mut can_vote = false;
+        let update = |health: &mut Box<[Health]>| {
+            // The newest states are read while no other thread can send older ones.
+            *health = self.machine.lock().health();
+            can_vote = health[master].at(clock::monotonic()).can_vote();
+        };
+        // The wakers of tasks that watch, and recorders, are code of the program.
+        shielded(|| self.health.send_modify(update));
+        shielded(|| self.observers[master].set_can_vote(can_vote));
+        self.observers[master].on(event);
     }
 
     /// Opens the span of a renewal, and gives it to the round, which may be decided already.

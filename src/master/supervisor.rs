@@ -13,7 +13,6 @@ use tokio::time::{Sleep, sleep};
 
 use super::{
     connect_error::DialError,
-    observer::MasterObserver,
     redis::{Dialer, RedisConnection, wire::poll_yield},
     shared::Shared,
 };
@@ -47,32 +46,28 @@ pub(super) fn supervise(
 }
 
 async fn run(dialer: Dialer, port: &Port) {
-    let (master, health) = (port.master, &port.machine.health);
-    let observer = health.observer(master);
     let mut outage = Outage::default();
     loop {
         let Some(dialled) = unless_done(port, dialer.dial(&port.machine, port.master)).await else {
             return;
         };
         let ended = match dialled {
-            Ok(dialled) => serve(dialled, &mut outage, observer, port).await,
+            Ok(dialled) => serve(dialled, &mut outage, port).await,
             Err(error) => Some(Ended::DialFailed(error)),
         };
         let Some(ended) = ended else {
             return;
         };
         let (why, refusal) = ended.reason();
-        let (has_worked, event) =
-            port.with(|session, cx| outage.note(&ended, &why, session, cx.now.monotonic));
-        // A caller whose round ends sees the new health.
-        observer.on(&event);
-        health.down(master, (&why, refusal), outage.failures);
-        port.with(|session, cx| {
+        let has_worked = port.with(|session, cx| {
+            let has_worked = outage.note(&ended, &why, session, cx);
             if has_worked {
                 session.interrupt(cx, &why);
             } else {
                 session.disconnect(cx, &why);
             }
+            session.health.note_outage(outage.failures, refusal);
+            has_worked
         });
         // A master that stood still must not get the dials of all its clients at the same moment.
         if has_worked && !matches!(ended, Ended::GivenUp) {
@@ -145,17 +140,18 @@ async fn unless_done<T>(port: &Port, step: impl Future<Output = T>) -> Option<T>
 async fn serve(
     (mut connection, loss): (RedisConnection, Option<DataLoss>),
     outage: &mut Outage,
-    observer: &MasterObserver,
     port: &Port,
 ) -> Option<Ended> {
-    outage.connected(observer);
     let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
-    port.with(|session, cx| session.connect(cx, round_trip, loss, reports_changes));
+    port.with(|session, cx| {
+        outage.connected(session, cx);
+        session.connect(cx, round_trip, loss, reports_changes);
+    });
     let mut timer = LazyTimer::default();
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
-            if let Some(ended) = exchange(cx, &mut connection, outage, observer, port) {
+            if let Some(ended) = exchange(cx, &mut connection, outage, port) {
                 return Poll::Ready(ended);
             }
             let (has_sent, next) = port.with(|session, step| {
@@ -189,7 +185,6 @@ fn exchange(
     cx: &mut Context<'_>,
     connection: &mut RedisConnection,
     outage: &mut Outage,
-    observer: &MasterObserver,
     port: &Port,
 ) -> Option<Option<Ended>> {
     port.with(|session, step| {
@@ -197,15 +192,14 @@ fn exchange(
         session.send(step, connection);
     });
     let polled = connection.poll(cx, &port.machine, port.master);
-    let (has_answered, is_done) = port.with(|session, step| {
+    port.with(|session, step| {
         connection.note_read(&mut session.link);
-        (session.link.has_answered, session.is_done(step))
-    });
-    if let Poll::Ready(why) = polled {
-        return Some(Some(Ended::Broke(why)));
-    }
-    outage.polled(observer, has_answered);
-    is_done.then_some(None)
+        if let Poll::Ready(why) = polled {
+            return Some(Some(Ended::Broke(why)));
+        }
+        outage.polled(session, step);
+        session.is_done(step).then_some(None)
+    })
 }
 
 /// What to do after a deadline.
@@ -271,38 +265,33 @@ struct Outage {
 
 impl Outage {
     /// Notes that a dial succeeded.
-    fn connected(&mut self, observer: &MasterObserver) {
+    fn connected(&mut self, session: &Session, cx: &mut Cx<'_>) {
+        let is_first = !session.health.has_connected();
         let is_news = !self.is_end_logged && !self.was_useless;
         self.is_end_logged |= is_news;
-        observer.on(&MasterEvent::Connected { is_news });
+        cx.tell(MasterEvent::Connected { is_first, is_news });
     }
 
     /// Notes whether the master has answered a command on the current connection.
-    fn polled(&mut self, observer: &MasterObserver, has_answered: bool) {
-        if self.was_useless && !self.is_end_logged && has_answered {
+    fn polled(&mut self, session: &Session, cx: &mut Cx<'_>) {
+        if self.was_useless && !self.is_end_logged && session.link.has_answered {
             self.is_end_logged = true;
-            observer.on(&MasterEvent::AnswersAgain);
+            cx.tell(MasterEvent::AnswersAgain);
         }
     }
 
-    /// Notes how a dial or the connection of `session` has ended at `now`. Returns whether a working
-    /// connection has ended, and what to log.
+    /// Notes how a dial or the connection of `session` has ended. Returns whether a working
+    /// connection has ended.
     ///
     /// The end of a working connection is no failure of the master if the connection was idle, or if
     /// the master may have lost its keys.
-    fn note(
-        &mut self,
-        ended: &Ended,
-        why: &Arc<str>,
-        session: &Session,
-        now: Tick,
-    ) -> (bool, MasterEvent) {
+    fn note(&mut self, ended: &Ended, why: &Arc<str>, session: &Session, cx: &mut Cx<'_>) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
         /// A connection that breaks earlier than this makes the next pause longer, even if the
         /// master answers.
         const BRIEF: Duration = Duration::from_millis(50);
         let (link, why) = (&session.link, why.clone());
-        let age = now.since(link.began);
+        let age = cx.now.monotonic.since(link.began);
         let has_worked = match ended {
             Ended::Broke(_) => age >= LEAST,
             Ended::DialFailed(_) => false,
@@ -315,7 +304,8 @@ impl Outage {
             (self.failures, self.in_vain) = (0, 0);
             let was_idle = link.sent.is_empty() || link.liveness.silence().is_some();
             if link.is_flushed || was_idle {
-                return (true, MasterEvent::ConnectsAgain { why });
+                cx.tell(MasterEvent::ConnectsAgain { why });
+                return true;
             }
         } else if matches!(ended, Ended::Broke(_)) && link.has_answered && age >= BRIEF {
             self.in_vain = 0;
@@ -324,7 +314,8 @@ impl Outage {
         self.failures = self.failures.saturating_add(1);
         self.in_vain = self.in_vain.saturating_add(1);
         self.is_end_logged &= !is_news;
-        (has_worked, MasterEvent::Down { is_news, why })
+        cx.tell(MasterEvent::Down { is_news, why });
+        has_worked
     }
 }
 

@@ -38,8 +38,7 @@ use crate::{
     },
     driver::round_handle::RoundHandle,
     machine::{Machine, fixture::session_config},
-    master::{HealthBoard, MasterSpec, Shared},
-    observe::LockObserver,
+    master::{MasterSpec, Shared},
 };
 
 mod origin;
@@ -177,14 +176,7 @@ impl Subject {
 
     fn new(store: Store, spec: MasterSpec) -> Self {
         let roster = Roster::new([spec.address().unwrap()], Quorum::of(1));
-        let health = HealthBoard::new(&roster, None);
-        let observer = LockObserver::new(None);
-        let machine = Arc::new(Shared::new(
-            roster,
-            session_config(PATIENCE),
-            observer,
-            health,
-        ));
+        let machine = Arc::new(Shared::new(roster, None, session_config(PATIENCE)));
         let supervisor = spec.open(0, "n".to_owned(), &machine);
         Self {
             store,

@@ -168,7 +168,7 @@ impl Run {
         let addresses = (0..masters).map(|master| format!("m{master}").into());
         let roster = Roster::new(addresses, quorum);
         let client = || Client {
-            machine: Machine::new(roster.clone(), &config, tick(0)),
+            machine: Machine::new(roster.clone(), None, &config, tick(0)),
             links: (0..masters).map(|_| Link::default()).collect(),
             calls: Vec::new(),
         };

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::core::vote::quorum::Membership;
+use crate::core::vote::quorum::{Membership, Roster};
 
 pub(crate) mod inspection;
 
@@ -128,6 +128,30 @@ pub struct MasterHealth {
 }
 
 impl MasterHealth {
+    /// Returns the health of all masters of the coordinator with this `label`. They are in this
+    /// `state`, and no more is known of them.
+    pub(crate) fn of_all(
+        roster: &Roster,
+        label: Option<&Arc<str>>,
+        state: &MasterState,
+    ) -> impl Iterator<Item = Self> {
+        let members = roster.members();
+        members.map(move |(master, membership)| Self {
+            label: label.cloned(),
+            master: master.clone(),
+            membership,
+            state: state.clone(),
+            age: Duration::ZERO,
+            round_trip: None,
+            failures: 0,
+            quarantine: None,
+            quarantine_reason: None,
+            error: None,
+            last_heard: None,
+            refusal: None,
+        })
+    }
+
     /// Returns whether the master is connected, has a vote, and takes locks.
     pub fn can_vote(&self) -> bool {
         let is_fit = self.quarantine.is_none() && self.error.is_none();

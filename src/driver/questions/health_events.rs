@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::watch;
 
-use crate::{clock, core::view::MasterHealth, home::HomeProcess, master::Entry};
+use crate::{clock, core::view::MasterHealth, home::HomeProcess, machine::session::health::Health};
 
 /// A receiver of the changes of the masters' states, from
 /// [`Coordinator::health_events`](crate::Coordinator::health_events).
@@ -19,20 +19,20 @@ use crate::{clock, core::view::MasterHealth, home::HomeProcess, master::Entry};
 #[derive(Debug)]
 #[must_use = "nothing is yielded until `next` is called"]
 pub struct HealthEvents {
-    entries: watch::Receiver<Box<[Entry]>>,
+    states: watch::Receiver<Box<[Health]>>,
     /// The states that were read last. `news` has those of them that are new and were not returned
     /// yet.
-    told: Box<[Entry]>,
+    told: Box<[Health]>,
     news: VecDeque<MasterHealth>,
     home: HomeProcess,
 }
 
 impl HealthEvents {
-    /// Returns the changes of the states in `entries`, which change in the process `home`.
-    pub(crate) fn new(mut entries: watch::Receiver<Box<[Entry]>>, home: HomeProcess) -> Self {
-        entries.mark_changed(); // the present states are news
+    /// Returns the changes of the states in `states`, which change in the process `home`.
+    pub(crate) fn new(mut states: watch::Receiver<Box<[Health]>>, home: HomeProcess) -> Self {
+        states.mark_changed(); // the present states are news
         Self {
-            entries,
+            states,
             told: Box::default(),
             news: VecDeque::new(),
             home,
@@ -49,15 +49,15 @@ impl HealthEvents {
             return None;
         }
         while self.news.is_empty() {
-            self.entries.changed().await.ok()?;
-            let present = self.entries.borrow_and_update().clone();
+            self.states.changed().await.ok()?;
+            let present = self.states.borrow_and_update().clone();
             let told = &self.told;
-            let is_news = |(master, entry): &(usize, &Entry)| {
-                told.get(*master).is_none_or(|told| entry.is_news(told))
+            let is_news = |(master, health): &(usize, &Health)| {
+                told.get(*master).is_none_or(|told| health.is_news(told))
             };
             let news = present.iter().enumerate().filter(is_news);
             let now = clock::monotonic();
-            self.news.extend(news.map(|(_, entry)| entry.at(now)));
+            self.news.extend(news.map(|(_, health)| health.at(now)));
             self.told = present;
         }
         self.news.pop_front()

@@ -75,7 +75,7 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
 /// denials are compared, and not the texts, because the denial of a script has another text.
 fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) -> Votes {
     let masters = &context.machine;
-    for (cast, health) in cast.iter_mut().zip(masters.health.read()) {
+    for (cast, health) in cast.iter_mut().zip(masters.masters()) {
         if forgives
             && let Some(answer) = cast
             && let Vote::Fail(Failure::Rejected(error)) = answer.vote()

@@ -23,8 +23,7 @@ use crate::{
     driver::context::{Context, Owners},
     face::coordinator::Coordinator,
     machine::session::SessionConfig,
-    master::{ConnectError, HealthBoard, MasterSpec, MasterStream, Shared},
-    observe::LockObserver,
+    master::{ConnectError, MasterSpec, MasterStream, Shared},
 };
 
 /// Opens the coordinators of one program. The coordinators share all settings except the masters
@@ -54,8 +53,6 @@ impl Opener {
             None => spec,
         });
         let masters = masters.enumerate();
-        let observer = LockObserver::new(config.label.clone());
-        let health = HealthBoard::new(&listed.roster, config.label.as_ref());
         let session = SessionConfig {
             node_timeout: config.node_timeout,
             connect_timeout: config.connect_timeout,
@@ -63,7 +60,7 @@ impl Opener {
             quarantine_length: quarantine_length(config.max_ttl(), config.drift),
             redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
         };
-        let machine = Arc::new(Shared::new(listed.roster, session, observer, health));
+        let machine = Arc::new(Shared::new(listed.roster, config.label.as_ref(), session));
         let supervised = masters.map(|(master, spec)| spec.open(master, name.clone(), &machine));
         let supervised = supervised.collect();
         let owners = self.owners.clone();

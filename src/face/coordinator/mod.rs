@@ -107,7 +107,7 @@ impl Coordinator {
     /// ```
     pub fn health_events(&self) -> HealthEvents {
         HealthEvents::new(
-            self.context.machine.health.watch(),
+            self.context.machine.health.subscribe(),
             self.context.timers.home.clone(),
         )
     }

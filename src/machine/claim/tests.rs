@@ -541,6 +541,7 @@ impl Case {
         let addresses = ["a:1", "b:1", "c:1"].map(Arc::from);
         let mut machine = Machine::new(
             Roster::new(addresses, quorum),
+            None,
             &session_config(millis(50)),
             start,
         );

@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
 
 use self::{
+    health::Health,
     link::{Item, Link},
     owed::Owed,
     subscription::Subscription,
@@ -16,9 +17,11 @@ use super::{
 use crate::core::{
     restart::{DataLoss, Quarantine},
     time::{Backoff, NodeTimeout, rounded, tick::Tick},
+    view::{MasterHealth, MasterState},
     vote::{Failure, SlotVote, Vote, server_error::ServerError},
 };
 
+pub(crate) mod health;
 pub(crate) mod link;
 pub(crate) mod owed;
 mod quarantine;
@@ -73,11 +76,10 @@ pub(crate) struct SessionConfig {
 #[derive(Debug)]
 pub(crate) struct Session {
     config: SessionConfig,
+    pub(crate) health: Health,
     /// The failure that every new request gets. `None` while there is a connection, during the very
     /// first dial, and during the first dial after a connection that worked.
     down: Option<Failure>,
-    /// Set while there is a connection.
-    pub(crate) is_serving: bool,
     /// Set while there is a connection and the master reports changes of keys over it.
     pub(crate) reports_changes: bool,
     /// The node timeout. `None` until the first dial is over.
@@ -93,10 +95,6 @@ pub(crate) struct Session {
     /// The releases that could not be sent within a node timeout, oldest first. They are sent
     /// before the requests that wait.
     late: VecDeque<Arc<Request>>,
-    /// The end of the quarantine, if there is one.
-    quarantined_until: Option<Tick>,
-    /// The error with which the master refuses locks, if it does.
-    error: Option<Arc<str>>,
     /// The current connection. If there is none, this is what is left of the last one.
     pub(crate) link: Link,
     /// The task that serves this session.
@@ -127,10 +125,11 @@ impl Session {
     /// The largest number of requests that wait for room, apart from owed releases.
     const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
 
-    pub(crate) fn new(config: SessionConfig, now: Tick) -> Self {
+    /// Creates the session of a master before its first dial, with what is known of the master.
+    pub(crate) fn new(config: SessionConfig, known: MasterHealth, now: Tick) -> Self {
         Self {
+            health: Health::new(known, now),
             down: None,
-            is_serving: false,
             reports_changes: false,
             node_timeout: None,
             waiting: VecDeque::new(),
@@ -138,8 +137,6 @@ impl Session {
             change: None,
             owed: Owed::default(),
             late: VecDeque::new(),
-            quarantined_until: None,
-            error: None,
             link: Link::new(&config, Duration::ZERO, 0, now),
             waker: None,
             cast: Vec::new(),
@@ -213,19 +210,17 @@ impl Session {
         reports_changes: bool,
     ) {
         self.quarantine(cx, loss);
-        let quarantined_until = self.quarantined_until;
-        let connected = MasterEvent::Connects {
-            round_trip,
-            quarantined_until,
-        };
-        cx.tell(connected);
+        self.health.change(MasterState::Connected, cx.now.monotonic);
+        self.health.known.round_trip = Some(round_trip);
+        self.health.last_heard = Some(cx.now.monotonic);
         // A server that loads its data refuses dials, so it has loaded the data by now.
-        let is_loading = |error: &mut Arc<str>| ServerError::of(error) == ServerError::Loading;
-        self.error.take_if(is_loading);
+        let error = self.health.known.error.as_deref().map(ServerError::of);
+        if error == Some(ServerError::Loading) {
+            self.takes_locks(cx);
+        }
         self.link = Link::new(&self.config, round_trip, Link::WINDOW, cx.now.monotonic);
         self.node_timeout = Some(self.link.liveness.timeout());
         self.down = None;
-        self.is_serving = true;
         self.channel = None;
         self.reports_changes = reports_changes;
         if !reports_changes {
@@ -238,7 +233,7 @@ impl Session {
     /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
     /// what was sent, and on late releases. Other requests that were not sent wait for the dial.
     pub(crate) fn interrupt(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
-        self.end_link();
+        self.end_link(cx, MasterState::Down(why.clone()));
         let unknown = Failure::Disconnected(why.clone());
         self.give_up_old(&unknown, &Failure::Unreachable(why.clone()));
         self.tell_all_keys(cx);
@@ -249,6 +244,7 @@ impl Session {
     pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
         let unknown = Failure::Disconnected(why.clone());
         let unsent = Failure::Unreachable(why.clone());
+        self.end_link(cx, MasterState::Down(why.clone()));
         self.give_up(cx, &unknown, &unsent);
         if self.node_timeout.is_none() {
             self.node_timeout = Some(self.config.node_timeout.least());
@@ -257,10 +253,10 @@ impl Session {
 
     /// Notes that nothing serves this session any more. Casts all open votes.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
+        self.end_link(cx, MasterState::Closed);
         self.give_up(cx, &Failure::Closed, &Failure::Closed);
         self.ended.append(&mut self.given_up);
         self.ended.extend(self.owed.take_all());
-        cx.tell(MasterEvent::Closes);
     }
 
     /// Called while there is no connection. Drops the releases that the master is no longer owed.
@@ -311,7 +307,7 @@ impl Session {
         while self.link.has_room()
             && let Some((request, is_owed)) = self.next_request(cx)
         {
-            if let Some(remaining) = self.quarantine_left(now)
+            if let Some(remaining) = self.health.quarantine_left(now)
                 && request.command.verb().quarantine_applies()
             {
                 self.fail(&request, Failure::Quarantined { remaining });
@@ -337,7 +333,7 @@ impl Session {
             next = next.into_iter().chain(self.next_of_backlog(cx)).min();
         }
         let next = next.map(|at| self.link.liveness.judged_at(at));
-        next.into_iter().chain(self.quarantined_until).min()
+        next.into_iter().chain(self.health.quarantined_until).min()
     }
 
     /// Judges a deadline at `due` that is over at `now`. Returns the time up to which deadlines may
@@ -480,7 +476,6 @@ impl Session {
     /// were sent fail with `unknown`. Keeps the releases that the master is owed.
     fn give_up(&mut self, cx: &mut Cx<'_>, unknown: &Failure, unsent: &Failure) {
         self.down = Some(unsent.clone());
-        self.end_link();
         self.give_up_old(unknown, unsent);
         for request in mem::take(&mut self.waiting) {
             self.fail(&request, unsent.clone());
@@ -490,10 +485,11 @@ impl Session {
     }
 
     /// Notes that there is no connection. The next one subscribes anew.
-    fn end_link(&mut self) {
+    fn end_link(&mut self, cx: &mut Cx<'_>, state: MasterState) {
         self.owed.disconnect();
-        (self.is_serving, self.reports_changes) = (false, false);
+        self.reports_changes = false;
         self.change = None;
+        self.change_state(cx, state);
     }
 
     /// Casts the open votes on the requests that were sent, with `unknown`, and on the late
@@ -525,7 +521,7 @@ fn unsent() -> Failure {
 
 impl Cx<'_> {
     /// Leaves news of the master.
-    fn tell(&mut self, event: MasterEvent) {
+    pub(crate) fn tell(&mut self, event: MasterEvent) {
         self.out.push(Effect::News(self.master, event));
     }
 

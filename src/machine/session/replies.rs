@@ -11,6 +11,7 @@ use crate::{
         protocol::{command::Reply, identity::Ticket},
         restart::Quarantine,
         time::tick::Tick,
+        view::MasterState,
         vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
     },
     machine::{
@@ -34,7 +35,7 @@ impl Session {
 
     /// Returns whether `vote` may say something new about the master.
     pub(in crate::machine) fn is_news(&self, vote: &SlotVote) -> bool {
-        vote.vote().is_failure() || self.error.is_some()
+        vote.vote().is_failure() || self.health.known.error.is_some()
     }
 
     /// Handles a reply that may say something new about the master.
@@ -49,7 +50,7 @@ impl Session {
         let checked = check_role(reply);
         match &checked {
             Ok(()) => self.note_fitness(cx, request.command.verb(), vote.vote()),
-            Err(why) => cx.tell(MasterEvent::Ends { why: why.clone() }),
+            Err(why) => self.change_state(cx, MasterState::Down(why.clone())),
         }
         let has_failed = vote.vote().is_failure();
         self.cast.push((request.votes_to, vote));
@@ -70,16 +71,14 @@ impl Session {
     /// still releases and extends locks, so a grant of another command does not change this.
     fn note_fitness(&mut self, cx: &mut Cx<'_>, verb: Verb, vote: &Vote) {
         match vote {
-            Vote::Grant if verb.takes() && self.error.take().is_some() => {
-                cx.tell(MasterEvent::TakesLocks);
+            Vote::Grant if verb.takes() && self.health.known.error.is_some() => {
+                self.takes_locks(cx);
             }
             Vote::Fail(Failure::Rejected(error))
                 if ServerError::of(error).is_about_server(verb)
-                    && self.error.as_ref() != Some(error) =>
+                    && self.health.known.error.as_ref() != Some(error) =>
             {
-                self.error = Some(error.clone());
-                let error = error.clone();
-                cx.tell(MasterEvent::TakesNoLocks { error });
+                self.takes_no_locks(cx, error);
             }
             _ => {}
         }

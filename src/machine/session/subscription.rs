@@ -22,7 +22,7 @@ impl Session {
     /// Sends a change of the subscription, if one is needed. The channel is subscribed while the
     /// waiter with the ticket `called` waits for its turn.
     pub(in crate::machine) fn resubscribe(&mut self, called: Option<&Ticket>) {
-        if self.is_serving
+        if self.health.is_connected()
             && let Some(change) = self.take_change(called)
         {
             // A change replaces one that was not sent yet, because there is only one channel.

@@ -34,8 +34,7 @@ use crate::{
         fixture::session_config,
         waiters::Topic,
     },
-    master::{HealthBoard, Shared},
-    observe::LockObserver,
+    master::Shared,
 };
 
 const TIMEOUT: Duration = Duration::from_millis(50);
@@ -164,14 +163,7 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
         }))
     };
     let roster = roster();
-    let observer = LockObserver::new(None);
-    let health = HealthBoard::new(&roster, None);
-    let shared = Arc::new(Shared::new(
-        roster,
-        session_config(TIMEOUT),
-        observer,
-        health,
-    ));
+    let shared = Arc::new(Shared::new(roster, None, session_config(TIMEOUT)));
     let supervisor =
         MasterSpec::from_stream("redis://late", connect).open(0, "n".to_owned(), &shared);
     let command = command(Kind::Mutex, Verb::Acquire, 1);
@@ -544,7 +536,7 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
         requests.push(rig.post(Verb::Acquire, false));
         rig.send();
         rig.step(|session, cx, _| session.interrupt(cx, &"broken".into()));
-        assert!(!rig.session().is_serving);
+        assert!(!rig.session().health.is_connected());
         requests.push(rig.post(Verb::Acquire, false));
         assert_eq!(votes(&rig, &requests), (1, vec![1, 0, 0]));
         if is_dialled {
@@ -666,7 +658,7 @@ impl Rig {
     /// Returns a machine before its first dial.
     fn new() -> Self {
         Self {
-            machine: Machine::new(roster(), &session_config(TIMEOUT), monotonic()),
+            machine: Machine::new(roster(), None, &session_config(TIMEOUT), monotonic()),
             wire: FakeWire::default(),
             cast: Vec::new(),
         }

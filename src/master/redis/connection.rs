@@ -33,7 +33,7 @@ use crate::{
         session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
     master::{
-        health::LastHeard,
+        restart::LastHeard,
         shared::{self, Shared, Turn},
     },
 };
@@ -45,8 +45,8 @@ pub(crate) struct RedisConnection {
     pub(crate) round_trip: Duration,
     /// `true` if the server reports changes of keys.
     pub(crate) reports_changes: bool,
-    /// Each entry is set to the current time when bytes come from the server.
-    pub(super) last_heard: Vec<LastHeard>,
+    /// This is set to the current time when bytes come from the server.
+    pub(super) last_heard: Option<LastHeard>,
     /// The server's own command for the release of a mutex, if the server has such a command.
     native: Option<NativeRelease>,
     /// Set once the server has refused the command `native`. The user may lack the right to run it,
@@ -76,7 +76,7 @@ impl RedisConnection {
             wire,
             round_trip,
             reports_changes,
-            last_heard: Vec::new(),
+            last_heard: None,
             native,
             is_native_refused: false,
             read_at: None,
@@ -111,8 +111,9 @@ impl RedisConnection {
         let read_at = Cell::new(None);
         // The machine stays locked until many replies are handed over.
         let on_read = || {
-            let (turn, now) = (machine.turn(), shared::now());
+            let (mut turn, now) = (machine.turn(), shared::now());
             read_at.set(Some(now.monotonic));
+            turn.sessions[master].health.last_heard = Some(now.monotonic);
             (self.last_heard.iter()).for_each(|last| last.hear(now.monotonic));
             (now, turn)
         };

@@ -62,8 +62,6 @@ impl Dialer {
     ) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
         let dial = async {
             let mut connection = self.log_in().await?;
-            let last_heard = machine.health.last_heard(master);
-            connection.last_heard.push(last_heard);
             let loss = self.loss(&mut connection, machine, master).await?;
             Ok((connection, loss))
         };
@@ -83,7 +81,7 @@ impl Dialer {
         machine: &Shared,
         master: usize,
     ) -> Result<Option<DataLoss>, DialError> {
-        let (quarantine, health) = (machine.config.quarantine, &machine.health);
+        let (quarantine, observers) = (machine.config.quarantine, &machine.observers);
         if quarantine == Quarantine::Off {
             return Ok(None);
         }
@@ -91,7 +89,7 @@ impl Dialer {
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
         ask(&known, quarantine, wire.out());
-        let observer = health.observer(master);
+        let observer = &observers[master];
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
         let answer = wire.answer(answer).await;
         let Some(found) = answer.map_err(ConnectError::from)?? else {
@@ -100,7 +98,7 @@ impl Dialer {
         // This check comes first, so a dial that met the server of another master does not change
         // the known run ids. They show a restart once the right server is met again.
         if let Err(other) = machine.servers.meet(master, &found.run_id) {
-            let other = health.observer(other).address();
+            let other = observers[other].address();
             return Err(format!(
                 "it is the same server as {other}: every master must be a server of its own"
             )
@@ -109,7 +107,7 @@ impl Dialer {
         let last_heard = self
             .run_ids
             .meet(&found.run_id, asked, clock::monotonic())?;
-        connection.last_heard.push(last_heard);
+        connection.last_heard = Some(last_heard);
         Ok(found.loss)
     }
 

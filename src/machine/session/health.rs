@@ -1,0 +1,114 @@
+//! What is known of the state of a master.
+
+use std::{mem, sync::Arc, time::Duration};
+
+use super::{Cx, Session};
+use crate::{
+    core::{
+        time::{OutageLog, tick::Tick},
+        view::{DialRefusal, MasterHealth, MasterState},
+    },
+    machine::out::MasterEvent,
+};
+
+/// What a session knows of the state of its master.
+#[derive(Clone, Debug)]
+pub(crate) struct Health {
+    /// The part that does not depend on the present time.
+    pub(super) known: MasterHealth,
+    /// The time at which the state in `known` began.
+    since: Tick,
+    /// The end of the quarantine, if there is one.
+    pub(super) quarantined_until: Option<Tick>,
+    errors: OutageLog,
+    /// The time when bytes last came from the master.
+    pub(crate) last_heard: Option<Tick>,
+}
+
+impl Health {
+    pub(super) fn new(known: MasterHealth, since: Tick) -> Self {
+        Self {
+            known,
+            since,
+            quarantined_until: None,
+            errors: OutageLog::default(),
+            last_heard: None,
+        }
+    }
+
+    /// Notes how many dials failed and connections broke in this outage, and whether all dials will
+    /// fail.
+    pub(crate) fn note_outage(&mut self, failures: u32, refusal: Option<DialRefusal>) {
+        (self.known.failures, self.known.refusal) = (failures, refusal);
+    }
+
+    pub(super) fn change(&mut self, state: MasterState, now: Tick) {
+        if mem::discriminant(&self.known.state) != mem::discriminant(&state) {
+            self.since = now;
+        }
+        self.known.state = state;
+        self.known.refusal = None;
+    }
+
+    pub(crate) fn at(&self, now: Tick) -> MasterHealth {
+        let quarantine = self.quarantine_left(now);
+        MasterHealth {
+            age: now.since(self.since),
+            quarantine,
+            quarantine_reason: quarantine.and(self.known.quarantine_reason),
+            last_heard: self.last_heard.map(|heard| now.since(heard)),
+            ..self.known.clone()
+        }
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.known.state == MasterState::Connected
+    }
+
+    pub(crate) fn has_connected(&self) -> bool {
+        self.known.round_trip.is_some()
+    }
+
+    /// Returns how long after `now` the quarantine ends, if it has not ended.
+    pub(crate) fn quarantine_left(&self, now: Tick) -> Option<Duration> {
+        let left = self.quarantined_until?.since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// Returns whether a watcher that has been told of `before` should be told of this state. A
+    /// further failure in the same outage is no news, unless the refusal changes. A further error
+    /// of a master that answers with errors is no news.
+    pub(crate) fn is_news(&self, before: &Self) -> bool {
+        self.known.error.is_some() != before.known.error.is_some()
+            || self.known.refusal != before.known.refusal
+            || self.connection() != before.connection()
+    }
+
+    /// Returns what changes when the state changes, or when a quarantine begins or ends.
+    fn connection(&self) -> (mem::Discriminant<MasterState>, Tick, bool) {
+        let state = mem::discriminant(&self.known.state);
+        (state, self.since, self.quarantined_until.is_some())
+    }
+}
+
+impl Session {
+    pub(super) fn change_state(&mut self, cx: &mut Cx<'_>, state: MasterState) {
+        self.health.change(state, cx.now.monotonic);
+        cx.tell(MasterEvent::Changes);
+    }
+
+    /// Notes that the master answered a command with `error`.
+    pub(super) fn takes_no_locks(&mut self, cx: &mut Cx<'_>, error: &Arc<str>) {
+        self.health.known.error = Some(error.clone());
+        let error = error.clone();
+        let is_news = self.health.errors.fails(cx.now.monotonic);
+        cx.tell(MasterEvent::TakesNoLocks { error, is_news });
+    }
+
+    /// Notes that the cause of the last error has gone.
+    pub(super) fn takes_locks(&mut self, cx: &mut Cx<'_>) {
+        self.health.known.error = None;
+        let is_news = self.health.errors.works();
+        cx.tell(MasterEvent::TakesLocks { is_news });
+    }
+}
