@@ -17,7 +17,7 @@ use self::{
         extend::{Consequence, Heal},
         step::Step,
     },
-    out::{Effect, Event, HoldSpan, Posts, Request, Spare, What},
+    out::{Effect, HoldSpan, Posts, Request, Spare, What},
     renewals::Renewals,
     rights::KnownRights,
     round::{Extension, Role, RoundEvent, Rounds},
@@ -343,7 +343,7 @@ impl Machine {
             {
                 let lock = lock.clone();
                 let (hold, what) = (HoldSpan::default(), What::NotKept);
-                self.out.push(Effect::Event(Event { lock, hold, what }));
+                self.out.push(Effect::Event { lock, hold, what });
             }
             Role::Inspection(_)
             | Role::Question
@@ -542,6 +542,21 @@ impl Machine {
         let sessions = self.sessions.iter().enumerate();
         let those = sessions.filter(|(_, session)| are_so(session));
         those.map(|(master, _)| master).collect()
+    }
+
+    /// Notes that a dial to `master` has reached the server with `run_id`. If another master is the
+    /// same server, fails with the number of that master, because no server may vote as two masters.
+    ///
+    /// The server of `master` is then not known. So if the servers of two masters have swapped
+    /// addresses, only the first dial is refused: the second master may then take its server.
+    pub(crate) fn meet(&mut self, master: usize, run_id: &str) -> Result<(), usize> {
+        self.sessions[master].server = None;
+        let is_same = |session: &Session| session.server.as_deref() == Some(run_id);
+        if let Some(other) = self.sessions.iter().position(is_same) {
+            return Err(other);
+        }
+        self.sessions[master].server = Some(run_id.to_owned());
+        Ok(())
     }
 
     /// Returns what is known of the states of all masters.

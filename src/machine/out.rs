@@ -29,7 +29,12 @@ pub(crate) enum Effect {
     Decided(Verb, Outcome, Duration),
     /// This value is dropped.
     Drop(Box<dyn fmt::Debug + Send>),
-    Event(Event),
+    /// Something happened to a lock.
+    Event {
+        lock: LockId,
+        hold: HoldSpan,
+        what: What,
+    },
     /// What is new of which master.
     News(usize, MasterEvent),
     /// The outcome of a renewal, and its span if a subscriber wants to see it.
@@ -49,13 +54,6 @@ pub(crate) enum Effect {
 }
 
 /// Something that happened to a lock.
-#[derive(Debug)]
-pub(crate) struct Event {
-    pub(crate) lock: LockId,
-    pub(crate) hold: HoldSpan,
-    pub(crate) what: What,
-}
-
 #[derive(Debug)]
 pub(crate) enum What {
     HoldEnded {

@@ -1,5 +1,4 @@
-//! For each master, remembers the run id of the server that the last dial reached, and the run ids
-//! of all servers that have answered at the address of the master.
+//! Remembers the run ids of all servers that have answered at the address of a master.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,33 +8,6 @@ use super::connect_error::DialError;
 use crate::core::time::tick::Tick;
 #[cfg(test)]
 use crate::sim::Process;
-
-/// For each master, the run id of the server that the last dial reached. A dial is refused if it
-/// reaches the server of another master, because no server may vote as two masters.
-///
-/// A refused dial sets the run id of its master to `None`. So if the servers of two masters have
-/// swapped addresses, only the first dial is refused: the second master may then take its server.
-#[derive(Debug)]
-pub(crate) struct DistinctServers(Mutex<Vec<Option<String>>>);
-
-impl DistinctServers {
-    pub(crate) fn new(masters: usize) -> Self {
-        Self(Mutex::new(vec![None; masters]))
-    }
-
-    /// Notes that `master` is the server with `run_id`. If another master is the same server, fails
-    /// with the number of that master.
-    pub(super) fn meet(&self, master: usize, run_id: &str) -> Result<(), usize> {
-        let mut servers = self.0.lock();
-        servers[master] = None;
-        let is_same = |server: &Option<String>| server.as_deref() == Some(run_id);
-        if let Some(other) = servers.iter().position(is_same) {
-            return Err(other);
-        }
-        servers[master] = Some(run_id.to_owned());
-        Ok(())
-    }
-}
 
 /// The run ids of the servers that answered at the address of one master, and when each of them was
 /// last heard. A server has another run id after a restart. Clones share the same list.
@@ -153,22 +125,6 @@ mod tests {
     use crate::clock;
 
     const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn a_server_under_two_addresses_is_refused() {
-        let servers = DistinctServers::new(2);
-        let meet = |master, run_id| servers.meet(master, run_id);
-        meet(0, "a").unwrap();
-        meet(1, "b").unwrap();
-        assert_eq!(meet(1, "a"), Err(0));
-        // The servers have swapped addresses.
-        meet(0, "b").unwrap();
-        meet(1, "a").unwrap();
-        // Server b has restarted.
-        meet(0, "c").unwrap();
-        assert!(meet(1, "c").is_err());
-        meet(0, "c").unwrap();
-    }
 
     #[test]
     fn a_run_id_that_answered_is_known() {

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 
-use super::{observer::MasterObserver, restart::DistinctServers};
+use super::observer::MasterObserver;
 use crate::{
     clock,
     core::{protocol::name::LockId, time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
@@ -35,7 +35,6 @@ pub(crate) struct Shared {
     /// The states of all masters after the last change that was told.
     pub(crate) health: watch::Sender<Box<[Health]>>,
     pub(crate) config: SessionConfig,
-    pub(crate) servers: DistinctServers,
     /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is no
     /// code of the program.
     pub(crate) renewer: Notify,
@@ -69,7 +68,6 @@ impl Shared {
             observer: LockObserver::new(label.cloned()),
             health: watch::Sender::new(machine.health()),
             machine: Mutex::new(machine),
-            servers: DistinctServers::new(roster.masters.len()),
             config,
             roster,
             renewer: Notify::new(),
@@ -134,7 +132,7 @@ impl Shared {
                 self.observer.record_round(|| (verb, outcome, time));
             }
             Effect::Drop(garbage) => drop(garbage),
-            Effect::Event(event) => self.observer.tell(event),
+            Effect::Event { lock, hold, what } => self.observer.tell(&lock, &hold, what),
             Effect::News(master, event) => self.tell(master, &event),
             Effect::RenewalDecided(outcome, span) => self.observer.renewal_decided(outcome, span),
             Effect::Renews { lock, hold, round } => self.open_renewal(&lock, hold, round),

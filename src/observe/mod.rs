@@ -17,7 +17,7 @@ use crate::{
     },
     machine::{
         claim::{LEFT, LOST, RELEASED},
-        out::{Event, HoldSpan, What},
+        out::{HoldSpan, What},
         round::{CONFIRMED, CONFIRMED_LATE, FAILED},
     },
     meter::{By, Counted, Counter, Gauge, Histogram, IS_ON, counter, gauge, histogram, names},
@@ -81,11 +81,10 @@ impl LockObserver {
     }
 
     /// Logs and counts what the machine has said.
-    pub(crate) fn tell(&self, event: Event) {
-        let Event { lock, hold, what } = event;
+    pub(crate) fn tell(&self, lock: &LockId, hold: &HoldSpan, what: What) {
         let name = lock.name();
         match what {
-            What::HoldEnded { end } => self.end_hold(&lock, &hold, end),
+            What::HoldEnded { end } => self.end_hold(lock, hold, end),
             What::InDoubt { remaining, votes } => hold.inside(
                 || warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed"),
             ),
@@ -105,7 +104,7 @@ impl LockObserver {
                 if let Some(losses) = self.losses.at_both(lock.kind().word(), reason) {
                     losses.increment(1);
                 }
-                self.end_hold(&lock, &hold, LOST);
+                self.end_hold(lock, hold, LOST);
             }
             What::NotKept => {
                 warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");

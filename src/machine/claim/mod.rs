@@ -6,7 +6,7 @@ use std::{mem, time::Duration};
 use self::step::Step;
 use super::{
     RoundId,
-    out::{Effect, Event, HoldSpan, What},
+    out::{Effect, HoldSpan, What},
     round::Role,
     waiters::Topic,
 };
@@ -299,7 +299,7 @@ impl Claim {
 
     fn tell(&self, step: &mut Step<'_>, hold: HoldSpan, what: What) {
         let lock = self.terms.lock_id.clone();
-        step.out.push(Effect::Event(Event { lock, hold, what }));
+        step.out.push(Effect::Event { lock, hold, what });
     }
 
     fn command(&self, action: Action) -> Command {

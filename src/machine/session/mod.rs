@@ -77,6 +77,8 @@ pub(crate) struct SessionConfig {
 pub(crate) struct Session {
     config: SessionConfig,
     pub(crate) health: Health,
+    /// The run id of the server that the last dial reached.
+    pub(in crate::machine) server: Option<String>,
     /// The failure that every new request gets. `None` while there is a connection, during the very
     /// first dial, and during the first dial after a connection that worked.
     down: Option<Failure>,
@@ -129,6 +131,7 @@ impl Session {
     pub(crate) fn new(config: SessionConfig, known: MasterHealth, now: Tick) -> Self {
         Self {
             health: Health::new(known, now),
+            server: None,
             down: None,
             reports_changes: false,
             node_timeout: None,

@@ -221,6 +221,23 @@ impl AsyncWrite for LateSocket {
     }
 }
 
+#[test]
+fn a_server_under_two_addresses_is_refused() {
+    let roster = Roster::new(["a:1", "b:1"].map(Arc::from), Quorum::of(2));
+    let mut machine = Machine::new(roster, None, &session_config(TIMEOUT), monotonic());
+    let mut meet = |master, run_id| machine.meet(master, run_id);
+    meet(0, "a").unwrap();
+    meet(1, "b").unwrap();
+    assert_eq!(meet(1, "a"), Err(0));
+    // The servers have swapped addresses.
+    meet(0, "b").unwrap();
+    meet(1, "a").unwrap();
+    // Server b has restarted.
+    meet(0, "c").unwrap();
+    assert!(meet(1, "c").is_err());
+    meet(0, "c").unwrap();
+}
+
 /// A deadline that is always "now" would make the supervisor poll every millisecond, and would
 /// never be judged.
 #[test]

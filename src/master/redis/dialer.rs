@@ -97,7 +97,8 @@ impl Dialer {
         };
         // This check comes first, so a dial that met the server of another master does not change
         // the known run ids. They show a restart once the right server is met again.
-        if let Err(other) = machine.servers.meet(master, &found.run_id) {
+        let met = machine.lock(|machine| machine.meet(master, &found.run_id));
+        if let Err(other) = met {
             let other = observers[other].address();
             return Err(format!(
                 "it is the same server as {other}: every master must be a server of its own"
