@@ -11,12 +11,12 @@ use std::{
 };
 
 use crate::{
+    clock,
     core::{
         hash::rank,
-        time::tick::Tick,
         vote::{MasterSet, quorum::Quorum},
     },
-    machine::session::health::Health,
+    machine::session::Session,
     master::{Shared, Supervisor},
 };
 
@@ -30,7 +30,7 @@ impl Shared {
     /// dialled.
     pub(crate) fn longest_timeout(&self) -> Option<Duration> {
         self.lock(|machine| {
-            let timeouts = machine.sessions.iter().map(|session| session.node_timeout);
+            let timeouts = machine.sessions.iter().map(Session::node_timeout);
             timeouts.flatten().max()
         })
     }
@@ -42,7 +42,7 @@ impl Shared {
             let timeout = |master: usize| {
                 let session = &machine.sessions[master];
                 session
-                    .node_timeout
+                    .node_timeout()
                     .filter(|_| session.health.is_connected())
             };
             self.quorum().least_of_every(timeout)
@@ -55,29 +55,31 @@ impl Shared {
         self.lock(|machine| machine.undialled()).is_empty()
     }
 
-    fn those(&self, are_so: impl Fn(&Health, Tick) -> bool) -> MasterSet {
-        self.with(|machine, now| machine.those(|session| are_so(&session.health, now.monotonic)))
+    fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
+        self.lock(|machine| machine.those(are_so))
     }
 
     /// Returns whether a majority of every set of masters is connected.
     pub(crate) fn has_quorum(&self) -> bool {
-        let connected = self.those(|health, _| health.is_connected());
+        let connected = self.those(|session| session.health.is_connected());
         self.quorum().has_majority_of_every_set(connected)
     }
 
     /// Returns the masters that are connected and report changes of keys.
     pub(crate) fn reporting(&self) -> MasterSet {
-        self.lock(|machine| machine.those(|session| session.reports_changes))
+        self.those(|session| session.reports_changes)
     }
 
     /// Returns the masters that can vote.
     pub(crate) fn able(&self) -> MasterSet {
-        self.those(|health, now| health.at(now).can_vote())
+        let now = clock::monotonic();
+        self.those(|session| session.health.at(now).can_vote())
     }
 
     /// Returns the masters that have no vote, because they may have forgotten locks.
     pub(crate) fn quarantined(&self) -> MasterSet {
-        self.those(|health, now| health.quarantine_left(now).is_some())
+        let now = clock::monotonic();
+        self.those(|session| session.health.quarantine_left(now).is_some())
     }
 
     /// Returns whether a majority of every set of masters is out of quarantine.

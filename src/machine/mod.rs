@@ -573,6 +573,6 @@ impl Machine {
     /// Returns the masters whose first dials are not over. Each of them may take as long as the
     /// connect timeout to vote. Each of the other masters takes at most its node timeout.
     pub(crate) fn undialled(&self) -> MasterSet {
-        self.those(|session| session.node_timeout.is_none())
+        self.those(|session| session.node_timeout().is_none())
     }
 }

@@ -671,10 +671,10 @@ impl Case {
         }
         let posts = mem::take(&mut self.machine.posts.waiting);
         for effect in mem::take(&mut self.machine.out) {
-            let Effect::Event(event) = effect else {
+            let Effect::Event { what, .. } = effect else {
                 continue;
             };
-            match event.what {
+            match what {
                 What::HoldEnded { end: LEFT } => self.say("left"),
                 What::HoldEnded { .. } => self.say("ended"),
                 What::InDoubt { .. } => self.say("doubt"),

@@ -42,6 +42,7 @@ impl Health {
         (self.known.failures, self.known.refusal) = (failures, refusal);
     }
 
+    /// Notes that the master is in this `state` now.
     pub(super) fn change(&mut self, state: MasterState, now: Tick) {
         if mem::discriminant(&self.known.state) != mem::discriminant(&state) {
             self.since = now;
@@ -63,6 +64,11 @@ impl Health {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.known.state == MasterState::Connected
+    }
+
+    /// Returns whether the first dial is over.
+    pub(super) fn is_dialled(&self) -> bool {
+        self.known.state != MasterState::Connecting
     }
 
     pub(crate) fn has_connected(&self) -> bool {
@@ -92,6 +98,7 @@ impl Health {
 }
 
 impl Session {
+    /// Notes and tells that the master is in this `state` now.
     pub(super) fn change_state(&mut self, cx: &mut Cx<'_>, state: MasterState) {
         self.health.change(state, cx.now.monotonic);
         cx.tell(MasterEvent::Changes);

@@ -90,20 +90,21 @@ impl Link {
         Ok(sent)
     }
 
-    /// Measures the reply to `sent`, which came at `now`. Returns whether the node timeout has
-    /// changed.
+    /// Measures the reply to `sent`, which came at `now`.
     ///
     /// If this process has not noticed the end of the deadline, it was stalled, and the reply says
     /// nothing about the master. Neither does the reply to a command that was sent twice, or that
     /// has no deadline.
     #[inline]
-    pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) -> bool {
+    pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) {
         if sent.at < self.liveness.measured_at || sent.is_resent || sent.is_owed {
-            return false;
+            return;
         }
         let unnoticed = sent.deadline + self.liveness.timeout() / 2;
         let is_stalled = !sent.is_expired && unnoticed <= now;
-        !is_stalled && self.liveness.measure(sent.at, now)
+        if !is_stalled {
+            self.liveness.measure(sent.at, now);
+        }
     }
 
     /// Returns whether the connection counts as idle and has no unanswered command.
@@ -391,19 +392,16 @@ impl Liveness {
         (self.silence >= Self::IDLE).then_some(self.silence)
     }
 
-    /// Measures a reply that came at `now`, to a command that was sent at `sent`. Returns whether
-    /// the node timeout has changed.
-    fn measure(&mut self, sent: Tick, now: Tick) -> bool {
+    /// Measures a reply that came at `now`, to a command that was sent at `sent`.
+    fn measure(&mut self, sent: Tick, now: Tick) {
         self.measured_at = now;
         self.round_trip.add(now.since(sent));
         let is_near = self.round_trip.timeout() <= self.node_timeout.least();
         if is_near && self.is_near {
-            return false; // saves time
+            return; // saves time
         }
-        let before = self.timeout();
         self.limits = self.node_timeout.limits(self.round_trip);
         self.is_near = is_near;
-        self.timeout() != before
     }
 
     /// Returns how long the answers take.

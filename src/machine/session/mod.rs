@@ -84,8 +84,6 @@ pub(crate) struct Session {
     down: Option<Failure>,
     /// Set while there is a connection and the master reports changes of keys over it.
     pub(crate) reports_changes: bool,
-    /// The node timeout. `None` until the first dial is over.
-    pub(crate) node_timeout: Option<Duration>,
     /// The requests whose votes are open, and that were not sent.
     waiting: VecDeque<Arc<Request>>,
     /// The channel to which the connection is subscribed.
@@ -134,7 +132,6 @@ impl Session {
             server: None,
             down: None,
             reports_changes: false,
-            node_timeout: None,
             waiting: VecDeque::new(),
             channel: None,
             change: None,
@@ -198,6 +195,11 @@ impl Session {
         }
     }
 
+    /// Returns the node timeout, or `None` until the first dial is over.
+    pub(crate) fn node_timeout(&self) -> Option<Duration> {
+        (self.health.is_dialled()).then(|| self.link.liveness.timeout())
+    }
+
     /// Returns whether many commands have no reply.
     pub(crate) fn is_busy(&self) -> bool {
         self.link.sent.len() > Self::FEW
@@ -222,7 +224,6 @@ impl Session {
             self.takes_locks(cx);
         }
         self.link = Link::new(&self.config, round_trip, Link::WINDOW, cx.now.monotonic);
-        self.node_timeout = Some(self.link.liveness.timeout());
         self.down = None;
         self.channel = None;
         self.reports_changes = reports_changes;
@@ -249,9 +250,6 @@ impl Session {
         let unsent = Failure::Unreachable(why.clone());
         self.end_link(cx, MasterState::Down(why.clone()));
         self.give_up(cx, &unknown, &unsent);
-        if self.node_timeout.is_none() {
-            self.node_timeout = Some(self.config.node_timeout.least());
-        }
     }
 
     /// Notes that nothing serves this session any more. Casts all open votes.
@@ -266,7 +264,7 @@ impl Session {
     /// Gives up the requests that have waited for a node timeout, except during the very first
     /// dial.
     pub(crate) fn expire_unconnected(&mut self, cx: &Cx<'_>) {
-        if self.node_timeout.is_some() {
+        if self.health.is_dialled() {
             while let Some(request) = self.next_overdue(cx.now.monotonic) {
                 let why = format!(
                     "its connection ended, and no new one was there in {:?}",
@@ -281,7 +279,7 @@ impl Session {
 
     /// Returns when to call [`expire_unconnected`](Self::expire_unconnected) next.
     pub(crate) fn next_unconnected(&self, cx: &Cx<'_>) -> Option<Tick> {
-        let oldest = self.waiting.front().filter(|_| self.node_timeout.is_some());
+        let oldest = self.waiting.front().filter(|_| self.health.is_dialled());
         let next = oldest.map(|request| self.send_by(request));
         let owed = self.owed.next_wake(cx);
         next.into_iter().chain(owed).min()

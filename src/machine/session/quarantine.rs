@@ -9,8 +9,7 @@ use crate::{
     machine::out::MasterEvent,
 };
 
-/// The quarantine of the master: its beginning and its end. It goes on while
-/// the master is down.
+/// The quarantine of the master: its beginning and its end. It goes on while the master is down.
 impl Session {
     /// Notes that there is a connection. `loss` is the loss of data that its dial found.
     pub(super) fn quarantine(&mut self, cx: &mut Cx<'_>, loss: Option<DataLoss>) {

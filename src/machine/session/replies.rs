@@ -25,10 +25,8 @@ impl Session {
     #[inline]
     pub(in crate::machine) fn take_oldest(&mut self, now: Tick) -> Result<Sent, Arc<str>> {
         let sent = self.link.pop(now)?;
-        if let Item::Request(_) = &sent.item
-            && self.link.measure(&sent, now)
-        {
-            self.node_timeout = Some(self.link.liveness.timeout());
+        if let Item::Request(_) = &sent.item {
+            self.link.measure(&sent, now);
         }
         Ok(sent)
     }

@@ -483,7 +483,7 @@ fn timeout_after(time: u64, rig: &mut Rig) -> u128 {
         assert!(!rig.poll());
     }
     rig.reply(&Reply::Ok).unwrap();
-    rig.session().node_timeout.unwrap().as_millis()
+    rig.session().node_timeout().unwrap().as_millis()
 }
 
 #[test]
