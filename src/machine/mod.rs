@@ -23,7 +23,6 @@ use self::{
     round::{Extension, Role, RoundEvent, Rounds},
     session::{
         Cx, Session, SessionConfig,
-        health::Health,
         link::{Item, Sent},
     },
     waiters::{Topic, WaiterId, Waiters},
@@ -542,27 +541,6 @@ impl Machine {
         let sessions = self.sessions.iter().enumerate();
         let those = sessions.filter(|(_, session)| are_so(session));
         those.map(|(master, _)| master).collect()
-    }
-
-    /// Notes that a dial to `master` has reached the server with `run_id`. If another master is the
-    /// same server, fails with the number of that master, because no server may vote as two masters.
-    ///
-    /// The server of `master` is then not known. So if the servers of two masters have swapped
-    /// addresses, only the first dial is refused: the second master may then take its server.
-    pub(crate) fn meet(&mut self, master: usize, run_id: &str) -> Result<(), usize> {
-        self.sessions[master].server = None;
-        let is_same = |session: &Session| session.server.as_deref() == Some(run_id);
-        if let Some(other) = self.sessions.iter().position(is_same) {
-            return Err(other);
-        }
-        self.sessions[master].server = Some(run_id.to_owned());
-        Ok(())
-    }
-
-    /// Returns what is known of the states of all masters.
-    pub(crate) fn health(&self) -> Box<[Health]> {
-        let sessions = self.sessions.iter();
-        sessions.map(|session| session.health.clone()).collect()
     }
 
     /// Returns whether a master has many commands to answer.

@@ -8,7 +8,7 @@ use crate::{
         time::{OutageLog, tick::Tick},
         view::{DialRefusal, MasterHealth, MasterState},
     },
-    machine::out::MasterEvent,
+    machine::{Machine, out::MasterEvent},
 };
 
 /// What a session knows of the state of its master.
@@ -117,5 +117,28 @@ impl Session {
         self.health.known.error = None;
         let is_news = self.health.errors.works();
         cx.tell(MasterEvent::TakesLocks { is_news });
+    }
+}
+
+impl Machine {
+    /// Notes that a dial to `master` has reached the server with `run_id`. If another master is the
+    /// same server, fails with the number of that master, because no server may vote as two masters.
+    ///
+    /// The server of `master` is then not known. So if the servers of two masters have swapped
+    /// addresses, only the first dial is refused: the second master may then take its server.
+    pub(crate) fn meet(&mut self, master: usize, run_id: &str) -> Result<(), usize> {
+        self.sessions[master].server = None;
+        let is_same = |session: &Session| session.server.as_deref() == Some(run_id);
+        if let Some(other) = self.sessions.iter().position(is_same) {
+            return Err(other);
+        }
+        self.sessions[master].server = Some(run_id.to_owned());
+        Ok(())
+    }
+
+    /// Returns what is known of the states of all masters.
+    pub(crate) fn health(&self) -> Box<[Health]> {
+        let sessions = self.sessions.iter();
+        sessions.map(|session| session.health.clone()).collect()
     }
 }
