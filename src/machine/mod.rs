@@ -17,10 +17,10 @@ use self::{
         extend::{Consequence, Heal},
         step::Step,
     },
-    out::{Effect, HoldSpan, Posts, Request, Spare, What},
+    out::{Effect, Posts, Request, Spare, What},
     renewals::Renewals,
     rights::KnownRights,
-    round::{Extension, Role, RoundEvent, Rounds},
+    round::{Role, RoundEvent, Rounds, renewal_word},
     session::{
         Cx, Session, SessionConfig,
         link::{Item, Sent},
@@ -180,14 +180,6 @@ impl Machine {
         &self.claims[id]
     }
 
-    /// Returns the lock and the hold of a claim, if the lock is held and someone wants to see the
-    /// span of the hold.
-    fn claim_hold(&self, id: ClaimId) -> Option<(LockId, HoldSpan)> {
-        let claim = self.claims.get(id)?;
-        let hold = claim.hold_span().filter(|hold| hold.span.is_some())?;
-        Some((claim.terms.lock_id.clone(), hold))
-    }
-
     /// Returns the newest round of a claim, with a reference for the caller.
     pub(crate) fn share_newest(&mut self, id: ClaimId) -> RoundId {
         self.rounds.share(self.claims[id].newest)
@@ -221,10 +213,9 @@ impl Machine {
         if claim.refs > 0 {
             return;
         }
-        let (newest, is_plain) = (claim.newest, claim.is_plain());
-        match self.claims.remove(id) {
-            Some(claim) if is_plain => self.spare.keep(claim),
-            claim => self.out.extend(claim.map(|claim| Effect::Drop(claim))),
+        let newest = claim.newest;
+        if let Some(claim) = self.claims.remove(id) {
+            self.spare.keep(claim);
         }
         self.drop_round(newest);
     }
@@ -312,11 +303,13 @@ impl Machine {
         let live = self.rounds.live(round);
         let outcome = live.round.outcome();
         match live.role {
-            Role::Extension(claim, Extension { is_renewal, .. }) => {
+            Role::Extension {
+                claim, is_renewal, ..
+            } => {
                 // Other failures than the deciding one have no consequences.
                 let consequence = Consequence::of_vote(&live.round, before, master)
                     .filter(|this| is_answer || *this == Consequence::Failed);
-                let decided = live.renewal_decided(before);
+                let word = renewal_word(before, outcome).filter(|_| is_renewal);
                 if let Some(consequence) = consequence
                     && self.claims.contains_key(claim)
                 {
@@ -324,6 +317,7 @@ impl Machine {
                         claim.apply(step, round, consequence);
                     });
                 }
+                let decided = word.map(|word| Effect::RenewalDecided(claim, round, word));
                 self.out.extend(decided);
                 if is_renewal && before == Outcome::Pending && outcome != before {
                     self.out.extend(self.renewals.decided());
@@ -340,9 +334,8 @@ impl Machine {
             Role::Stay(ref lock)
                 if before == Outcome::Pending && outcome == Outcome::NoMajority =>
             {
-                let lock = lock.clone();
-                let (hold, what) = (HoldSpan::default(), What::NotKept);
-                self.out.push(Effect::Event { lock, hold, what });
+                let (lock, released) = (lock.clone(), ClaimId::default());
+                self.out.push(Effect::Event(lock, released, What::NotKept));
             }
             Role::Inspection(_)
             | Role::Question
@@ -360,11 +353,9 @@ impl Machine {
         };
         self.claims[id].timer = None;
         let round = self.step(id, now, |claim, step| claim.renew(step, random));
-        if let Some(round) = round
-            && let Some((lock, hold)) = self.claim_hold(id)
-        {
-            let round = self.rounds.share(round);
-            self.out.push(Effect::Renews { lock, hold, round });
+        if let Some(round) = round {
+            let lock = self.claims[id].terms.lock_id.clone();
+            self.out.push(Effect::Renews(lock, id, round));
         }
         true
     }

@@ -8,7 +8,6 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use tracing::Span;
 
 use crate::{
     core::{
@@ -18,7 +17,7 @@ use crate::{
         view::LostReason,
         vote::{MasterSet, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
-    machine::{Now, RoundId, VotesTo},
+    machine::{ClaimId, Now, RoundId, VotesTo},
     meter::IS_ON,
 };
 
@@ -27,25 +26,16 @@ use crate::{
 pub(crate) enum Effect {
     /// A round was decided, for metrics: its verb, its outcome, and how long it took.
     Decided(Verb, Outcome, Duration),
-    /// This value is dropped.
-    Drop(Box<dyn fmt::Debug + Send>),
+    /// This waker is dropped.
+    Drop(Waker),
     /// Something happened to a lock.
-    Event {
-        lock: LockId,
-        hold: HoldSpan,
-        what: What,
-    },
+    Event(LockId, ClaimId, What),
     /// What is new of which master.
     News(usize, MasterEvent),
-    /// The outcome of a renewal, and its span if a subscriber wants to see it.
-    RenewalDecided(&'static str, RenewalSpan),
-    /// A renewal was posted, and someone wants to see the span of its hold. This effect has a
-    /// reference to the round, which keeps the span of the renewal.
-    Renews {
-        lock: LockId,
-        hold: HoldSpan,
-        round: RoundId,
-    },
+    /// The outcome of a renewal.
+    RenewalDecided(ClaimId, RoundId, &'static str),
+    /// A renewal was posted.
+    Renews(LockId, ClaimId, RoundId),
     /// The vote of a master, for metrics.
     Voted(usize, &'static str),
     Wake(Waker),
@@ -113,20 +103,6 @@ pub(crate) enum MasterEvent {
     TakesNoLocks { error: Arc<str>, is_news: bool },
     /// A quarantine has ended.
     VotesAgain,
-}
-
-/// The span of a renewal, if a subscriber wants to see it. Cloning it runs no code of the program.
-pub(crate) type RenewalSpan = Option<Arc<Span>>;
-
-/// The span of a hold that has not ended. Subscribers are code of the program. So a caller that
-/// uses this value, or drops its last clone, must hold no mutex that protects the state of this
-/// crate. Cloning runs no code of the program.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct HoldSpan {
-    /// `None` if no subscriber wants to see the span.
-    pub(crate) span: Option<Arc<Span>>,
-    /// The start of the hold, or `None` if there are no metrics.
-    pub(crate) since: Option<Tick>,
 }
 
 impl Effect {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{
     ClaimId, RoundId, VotesTo,
-    out::{Effect, RenewalSpan, Spare},
+    out::{Effect, Spare},
 };
 use crate::core::{
     protocol::name::LockId,
@@ -42,7 +42,12 @@ pub(crate) struct LiveRound {
 /// What follows from the votes of a round.
 #[derive(Debug)]
 pub(super) enum Role {
-    Extension(ClaimId, Extension),
+    Extension {
+        claim: ClaimId,
+        ttl: Ttl,
+        /// `true` if the renewer made this extension.
+        is_renewal: bool,
+    },
     /// The round asks who holds a lock. These are the answers of the masters.
     Inspection(Vec<Option<Seen>>),
     /// Nothing follows. A task reads the votes.
@@ -62,15 +67,6 @@ pub(super) enum Role {
     Slots(ClaimId),
     /// The last command of a claim whose lock stays in place without a holder: an extension.
     Stay(LockId),
-}
-
-#[derive(Debug)]
-pub(super) struct Extension {
-    pub(super) ttl: Ttl,
-    /// `true` if the renewer made this extension.
-    pub(super) is_renewal: bool,
-    /// `None` once the renewal is confirmed.
-    span: RenewalSpan,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,14 +148,14 @@ impl Rounds {
         if let Role::Release { newest, .. } = live.role {
             self.drop(newest, out);
         }
-        if live.is_plain() {
-            self.spare.keep(live);
-        } else {
-            for (_, waker) in live.waiting.drain(..) {
-                out.push(Effect::Drop(Box::new(waker))); // each drop may panic
-            }
-            out.push(Effect::Drop(live));
-        }
+        let wakers = live.waiting.drain(..);
+        out.extend(wakers.map(|(_, waker)| Effect::Drop(waker)));
+        self.spare.keep(live);
+    }
+
+    /// Returns the word for the outcome of a renewal, if it is decided.
+    pub(crate) fn renewal(&self, id: RoundId) -> Option<&'static str> {
+        renewal_word(Outcome::Pending, self.rounds.get(id)?.round.outcome())
     }
 
     /// Returns the time until which the command of a round is owed to `master`, or `None` if it is
@@ -266,58 +262,6 @@ impl LiveRound {
             _ => &[],
         }
     }
-
-    /// Returns whether dropping this value runs no code of the program.
-    pub(super) fn is_plain(&self) -> bool {
-        let has_span = matches!(&self.role, Role::Extension(_, this) if this.span.is_some());
-        self.waiting.is_empty() && !has_span
-    }
-
-    /// Returns the outcome of a renewal that has been decided since the time when its outcome was
-    /// `before`.
-    pub(super) fn renewal_decided(&mut self, before: Outcome) -> Option<Effect> {
-        let outcome = outcome_word(before, self.round.outcome())?;
-        match &mut self.role {
-            Role::Extension(_, extension) if extension.is_renewal => {
-                Some(Effect::RenewalDecided(outcome, extension.span(outcome)))
-            }
-            _ => None,
-        }
-    }
-
-    /// Keeps the span of a renewal. Returns the outcome and the span if the renewal is decided
-    /// already. Leaves the span if this is no extension.
-    pub(crate) fn keep_span(
-        &mut self,
-        span: &mut RenewalSpan,
-    ) -> Option<(&'static str, RenewalSpan)> {
-        let Role::Extension(_, extension) = &mut self.role else {
-            return None;
-        };
-        extension.span = span.take();
-        let outcome = outcome_word(Outcome::Pending, self.round.outcome())?;
-        Some((outcome, extension.span(outcome)))
-    }
-}
-
-impl Extension {
-    pub(super) fn new(ttl: Ttl, is_renewal: bool) -> Self {
-        Self {
-            ttl,
-            is_renewal,
-            span: None,
-        }
-    }
-
-    /// Returns the span to record an outcome in. The span ends with the outcome, unless late
-    /// answers may still confirm the renewal.
-    fn span(&mut self, outcome: &'static str) -> RenewalSpan {
-        if outcome == FAILED {
-            self.span.clone()
-        } else {
-            self.span.take()
-        }
-    }
 }
 
 pub(crate) const CONFIRMED: &str = "confirmed";
@@ -327,7 +271,7 @@ pub(crate) const CONFIRMED_LATE: &str = "confirmed_late";
 pub(crate) const FAILED: &str = "failed";
 
 /// Returns the word for the outcome of a renewal, if a vote has changed the outcome.
-fn outcome_word(before: Outcome, after: Outcome) -> Option<&'static str> {
+pub(super) fn renewal_word(before: Outcome, after: Outcome) -> Option<&'static str> {
     match (before, after) {
         (Outcome::Pending, Outcome::Won) => Some(CONFIRMED),
         (Outcome::Pending, Outcome::NoMajority | Outcome::TooLate) => Some(FAILED),

@@ -116,7 +116,7 @@ impl Waiters {
         let WaiterId { queue: id, number } = waiter;
         let queue = &mut self.queues[id];
         if let Some(waker) = queue.wakers.remove(&number) {
-            out.push(Effect::Drop(Box::new(waker)));
+            out.push(Effect::Drop(waker));
         }
         let next = queue.order.leave(number, now);
         queue.wake(next, out);
@@ -168,7 +168,7 @@ impl Waiters {
         let next = queue.order.step_back(waiter.number, now);
         if next.is_some() {
             if let Some(waker) = queue.wakers.remove(&waiter.number) {
-                out.push(Effect::Drop(Box::new(waker)));
+                out.push(Effect::Drop(waker));
             }
             waiter.number = queue.order.number();
         }

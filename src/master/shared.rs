@@ -14,11 +14,11 @@ use tokio::sync::{Notify, watch};
 use super::observer::MasterObserver;
 use crate::{
     clock,
-    core::{protocol::name::LockId, time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
+    core::{time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
     home::HomeProcess,
     machine::{
-        Machine, Now, RoundId,
-        out::{Effect, HoldSpan, MasterEvent},
+        Machine, Now,
+        out::{Effect, MasterEvent},
         session::{SessionConfig, health::Health},
     },
     observe::LockObserver,
@@ -132,11 +132,21 @@ impl Shared {
             Effect::Decided(verb, outcome, time) => {
                 self.observer.record_round(|| (verb, outcome, time));
             }
-            Effect::Drop(garbage) => drop(garbage),
-            Effect::Event { lock, hold, what } => self.observer.tell(&lock, &hold, what),
+            Effect::Drop(waker) => drop(waker),
+            Effect::Event(lock, claim, what) => self.observer.tell(&lock, claim, what),
             Effect::News(master, event) => self.tell(master, &event),
-            Effect::RenewalDecided(outcome, span) => self.observer.renewal_decided(outcome, span),
-            Effect::Renews { lock, hold, round } => self.open_renewal(&lock, hold, round),
+            Effect::RenewalDecided(claim, round, outcome) => {
+                self.observer.count_renewal(outcome);
+                self.observer.decide_renewal(claim, round, outcome);
+            }
+            Effect::Renews(lock, claim, round) => {
+                // Another thread may already have carried out what the votes have decided.
+                if self.observer.open_renewal(lock.name(), claim, round)
+                    && let Some(outcome) = self.lock(|machine| machine.rounds.renewal(round))
+                {
+                    self.observer.decide_renewal(claim, round, outcome);
+                }
+            }
             Effect::Voted(master, outcome) => self.observers[master].voted(outcome),
             Effect::Wake(waker) => waker.wake(),
             Effect::WakeRenewer => self.renewer.notify_one(),
@@ -155,23 +165,6 @@ impl Shared {
         shielded(|| self.health.send_modify(update));
         shielded(|| self.observers[master].set_can_vote(can_vote));
         self.observers[master].on(event);
-    }
-
-    /// Opens the span of a renewal, and gives it to the round, which may be decided already.
-    fn open_renewal(&self, lock: &LockId, hold: HoldSpan, round: RoundId) {
-        let mut span = None;
-        shielded(|| {
-            span = self.observer.renewal(lock.name(), &hold);
-            drop(hold);
-        });
-        let decided = self.lock(|machine| {
-            let decided = machine.rounds.live(round).keep_span(&mut span);
-            machine.drop_round(round);
-            decided
-        });
-        if let Some((outcome, Some(span))) = decided {
-            span.record("outcome", outcome);
-        }
     }
 }
 

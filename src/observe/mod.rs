@@ -1,9 +1,14 @@
 //! Log messages, spans and metrics about locks and rounds.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
-use tracing::{Level, Span, debug, debug_span, enabled, field, info, warn};
+use tracing::{Span, debug, debug_span, field, info, warn};
 
 use crate::{
     clock,
@@ -16,8 +21,9 @@ use crate::{
         vote::{Slot, Verb, evidence::Obstacle, quorum::Outcome},
     },
     machine::{
+        ClaimId, RoundId,
         claim::{LEFT, LOST, RELEASED},
-        out::{HoldSpan, What},
+        out::What,
         round::{CONFIRMED, CONFIRMED_LATE, FAILED},
     },
     meter::{By, Counted, Counter, Gauge, Histogram, IS_ON, counter, gauge, histogram, names},
@@ -33,6 +39,7 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
+    open_holds: Mutex<HashMap<ClaimId, Hold>>,
     // If a metric is about locks, its first label is the kind of lock.
     waits: By<By<Histogram>>,
     holds: By<By<Histogram>>,
@@ -51,6 +58,7 @@ impl LockObserver {
         Self {
             label,
             no_quorum: Mutex::default(),
+            open_holds: Mutex::default(),
             waits: By::new(kinds, |kind| {
                 By::new(WAITS, |outcome| {
                     histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
@@ -81,20 +89,22 @@ impl LockObserver {
     }
 
     /// Logs and counts what the machine has said.
-    pub(crate) fn tell(&self, lock: &LockId, hold: &HoldSpan, what: What) {
+    pub(crate) fn tell(&self, lock: &LockId, claim: ClaimId, what: What) {
         let name = lock.name();
+        let span = self.hold_span(claim);
+        let _inside = span.as_deref().map(Span::enter);
         match what {
-            What::HoldEnded { end } => self.end_hold(lock, hold, end),
-            What::InDoubt { remaining, votes } => hold.inside(
-                || warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed"),
-            ),
+            What::HoldEnded { end } => self.end_hold(lock, claim, end),
+            What::InDoubt { remaining, votes } => {
+                warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed");
+            }
             What::Lost {
                 reason,
                 stalled,
                 votes,
             } => {
                 let why = reason.after(stalled);
-                hold.inside(|| warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost"));
+                warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost");
                 let reason = match reason {
                     LostReason::Disowned => "disowned",
                     // Both reasons mean that nothing extended the lock, so they share a label.
@@ -104,33 +114,61 @@ impl LockObserver {
                 if let Some(losses) = self.losses.at_both(lock.kind().word(), reason) {
                     losses.increment(1);
                 }
-                self.end_hold(lock, hold, LOST);
             }
             What::NotKept => {
                 warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
             }
             // The next renewal tries again.
-            What::NotPutBack { votes } => hold.inside(
-                || info!(target: LOCK, lock = %name, %votes, "lock not put back on a master"),
-            ),
+            What::NotPutBack { votes } => {
+                info!(target: LOCK, lock = %name, %votes, "lock not put back on a master");
+            }
             What::Renewed {
                 validity,
                 was_in_doubt: true,
-            } => hold.inside(
-                || info!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock no longer in doubt"),
-            ),
-            What::Renewed { validity, .. } => hold.inside(
-                || debug!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock renewed"),
-            ),
+            } => {
+                info!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock no longer in doubt");
+            }
+            What::Renewed { validity, .. } => {
+                debug!(target: LOCK, lock = %name, validity = ?rounded(validity), "lock renewed");
+            }
         }
     }
 
-    /// Counts a renewal that was decided, and records that in its span.
-    pub(crate) fn renewal_decided(&self, outcome: &'static str, span: Option<Arc<Span>>) {
+    /// Counts a renewal that was decided.
+    pub(crate) fn count_renewal(&self, outcome: &'static str) {
         if let Some(renewals) = self.renewals.at(outcome) {
             renewals.increment(1);
         }
-        if let Some(span) = span {
+    }
+
+    /// Opens a span for a renewal: `round`. Returns `false` if no subscriber wants to see the span of
+    /// the hold.
+    pub(crate) fn open_renewal(&self, name: &str, claim: ClaimId, round: RoundId) -> bool {
+        let Some(hold) = self.hold_span(claim) else {
+            return false;
+        };
+        let span = debug_span!(target: LOCK, parent: &*hold, "renew", lock = %name, outcome = field::Empty);
+        let span = Arc::new(span);
+        if let Some(hold) = self.open_holds.lock().get_mut(&claim) {
+            hold.renewals.push((round, span));
+        }
+        true
+    }
+
+    /// Records the outcome of a renewal in its span. If a majority has confirmed the renewal, ends
+    /// this span and those of earlier renewals. Otherwise, late answers may still confirm it.
+    pub(crate) fn decide_renewal(&self, claim: ClaimId, round: RoundId, outcome: &str) {
+        let mut spans = Vec::new();
+        if let Some(Hold { renewals, .. }) = self.open_holds.lock().get_mut(&claim)
+            && let Some(at) = renewals.iter().position(|(id, _)| *id == round)
+        {
+            if outcome == FAILED {
+                spans.push(renewals[at].clone());
+            } else {
+                spans.extend(renewals.drain(..=at));
+            }
+        }
+        if let Some((_, span)) = spans.last() {
             span.record("outcome", outcome);
         }
     }
@@ -164,24 +202,40 @@ impl LockObserver {
         record_since(since, waits);
     }
 
-    /// Returns whether a subscriber may want to see the spans of holds.
-    pub(crate) fn shows_holds(&self) -> bool {
-        enabled!(target: LOCK, Level::DEBUG)
-    }
-
-    /// Returns a span for a hold of `lock`. `won` reads the claim, and is called only if someone
-    /// wants to see the span.
+    /// Opens the hold of a claim on `lock`, unless it is open. `won` reads the claim, and is called
+    /// only if someone wants to see the span. Returns whether a hold was opened.
     pub(crate) fn open_hold(
         &self,
         lock: &LockId,
+        claim: ClaimId,
         won: impl Fn() -> (Option<u64>, Option<Slot>),
-    ) -> HoldSpan {
+    ) -> bool {
+        if self.open_holds.lock().contains_key(&claim) {
+            return false;
+        }
         let (name, kind) = (lock.name(), lock.kind());
         let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token = won().0, slot = won().1.map(Slot::shown), end = field::Empty);
-        HoldSpan {
-            span: (!span.is_disabled()).then(|| Arc::new(span)),
+        let span = (!span.is_disabled()).then(|| Arc::new(span));
+        let hold = Hold {
+            span,
             since: now_if_metered(),
+            renewals: Vec::new(),
+        };
+        if hold.span.is_none() && hold.since.is_none() {
+            return false;
         }
+        match self.open_holds.lock().entry(claim) {
+            Entry::Occupied(_) => false, // another guard was faster
+            Entry::Vacant(entry) => {
+                entry.insert(hold);
+                true
+            }
+        }
+    }
+
+    /// Forgets a hold whose lock was lost before its first guard had it.
+    pub(crate) fn drop_hold(&self, claim: ClaimId) {
+        let _dropped_unlocked = self.open_holds.lock().remove(&claim);
     }
 
     /// Logs a wait that has taken longer than the TTL of its lock.
@@ -201,24 +255,23 @@ impl LockObserver {
 
     /// Records the end of a hold of `lock`. `end` is the word for this end in the metrics. If the
     /// lock was released, also logs that.
-    fn end_hold(&self, lock: &LockId, hold: &HoldSpan, end: &str) {
+    fn end_hold(&self, lock: &LockId, claim: ClaimId, end: &str) {
         let name = lock.name();
-        let holds = self.holds.at_both(lock.kind().word(), end);
-        record_since(hold.since, holds);
-        if let Some(span) = &hold.span {
-            span.record("end", end);
+        let hold = self.open_holds.lock().remove(&claim);
+        if let Some(hold) = &hold {
+            let holds = self.holds.at_both(lock.kind().word(), end);
+            record_since(hold.since, holds);
+            if let Some(span) = &hold.span {
+                span.record("end", end);
+            }
         }
         if end == RELEASED {
-            hold.inside(|| debug!(target: LOCK, lock = %name, "lock released"));
+            debug!(target: LOCK, lock = %name, "lock released");
         }
     }
 
-    /// Returns a span for a renewal, if a subscriber wants to see the span of the `hold`.
-    pub(crate) fn renewal(&self, name: &str, hold: &HoldSpan) -> Option<Arc<Span>> {
-        let hold = hold.span.as_deref()?;
-        Some(Arc::new(
-            debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty),
-        ))
+    fn hold_span(&self, claim: ClaimId) -> Option<Arc<Span>> {
+        self.open_holds.lock().get(&claim)?.span.clone()
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
@@ -312,14 +365,16 @@ const WAITS: &[&str] = &[
     "too_slow",
 ];
 
-impl HoldSpan {
-    /// Calls `log`, which writes log messages, inside the span.
-    fn inside(&self, log: impl FnOnce()) {
-        match &self.span {
-            Some(span) => span.in_scope(log),
-            None => log(),
-        }
-    }
+/// A hold that has not ended. Subscribers are code of the program, so a span is used and dropped
+/// while no mutex is locked.
+#[derive(Debug)]
+struct Hold {
+    /// `None` if no subscriber wants to see the span.
+    span: Option<Arc<Span>>,
+    /// The start of the hold, or `None` if there are no metrics.
+    since: Option<Tick>,
+    /// The renewals whose spans have not ended.
+    renewals: Vec<(RoundId, Arc<Span>)>,
 }
 
 /// Returns the time, if there are metrics.

@@ -139,18 +139,17 @@ impl ClaimHandle {
     /// the same with the end of the minimum time.
     pub(crate) fn hold(&self, request: &ask::LockRequest) {
         let observer = self.context.observer();
-        // Only the first guard opens a span.
-        let is_first = !observer.shows_holds() || self.read(Claim::is_new);
-        let mut hold = is_first.then(|| {
-            let won = || (self.fencing_token(), self.slot());
-            observer.open_hold(&self.lock_id, won)
-        });
+        let won = || (self.fencing_token(), self.slot());
+        let is_first = observer.open_hold(&self.lock_id, self.id, won);
         // The node timeout of a slow master may be long, compared with the lease.
         let least_retry = self.context.config.node_timeout.least();
-        self.step(|claim, step| {
+        let is_held = self.step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(step, &mut hold, request.renewal, least_retry);
+            claim.hold(step, request.renewal, least_retry)
         });
+        if is_first && !is_held {
+            observer.drop_hold(self.id);
+        }
     }
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.

@@ -16,38 +16,31 @@ use crate::{
         view::LostReason,
         vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
     },
-    machine::{
-        ClaimId, RoundId,
-        out::{HoldSpan, What},
-        round::{Extension, Role},
-    },
+    machine::{ClaimId, RoundId, out::What, round::Role},
 };
 
 impl Claim {
-    /// Hands the lock out to a guard, after the lock was won or reentered. Takes `hold` if it is the
-    /// first guard. If the lock is already being renewed, the renewal ends at the later of the old
-    /// and the new limit.
+    /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is already
+    /// being renewed, the renewal ends at the later of the old and the new limit. Returns `false` if
+    /// the lock is not held.
     ///
     /// A renewal that finds no majority is not tried again within `least_retry`.
     pub(crate) fn hold(
         &mut self,
         step: &Step<'_>,
-        hold: &mut Option<HoldSpan>,
         renewal: Renewal,
         least_retry: Duration,
-    ) {
+    ) -> bool {
         let start = step.rounds.of(self.newest).start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
         // another TTL.
         let lease = Lease::new(start, self.terms.ttl, self.terms.drift);
         let Phase::Held(held) = &mut self.phase else {
-            return;
+            return false;
         };
-        if held.hold.is_none() {
-            held.hold = hold.take();
-        }
+        held.has_guard = true;
         let Some(mut plan) = RenewalPlan::new(start, lease, least_retry, renewal) else {
-            return;
+            return true;
         };
         if let Some(before) = held.plan {
             plan = before.or_longer(plan);
@@ -56,6 +49,7 @@ impl Claim {
             held.next_look = plan.due(self.lease);
         }
         held.plan = Some(plan);
+        true
     }
 
     /// Keeps the lock on the masters for at least `time` from now. Does not shorten a time that an
@@ -93,7 +87,11 @@ impl Claim {
         let limit = self.lease.until().min(self.terms.lease(step, ttl).until());
         let quorum = &step.roster.quorum;
         let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(limit));
-        let role = Role::Extension(step.id, Extension::new(ttl, is_renewal));
+        let role = Role::Extension {
+            claim: step.id,
+            ttl,
+            is_renewal,
+        };
         self.open(round, role, step);
         self.last_until(step.expiry(ttl));
         let command = self.command(Action::Extend(self.holding.clone(), ttl));
@@ -166,7 +164,7 @@ impl Claim {
         consequence: Consequence,
     ) {
         let live = step.rounds.live(round);
-        let Role::Extension(_, Extension { ttl, .. }) = live.role else {
+        let Role::Extension { ttl, .. } = live.role else {
             return;
         };
         let start = live.round.start();
@@ -210,9 +208,8 @@ impl Claim {
         if let Phase::Held(held) = &mut self.phase
             && !mem::replace(&mut held.in_doubt, true)
         {
-            let hold = held.hold.clone().unwrap_or_default();
             let (remaining, votes) = (self.lease.remaining(step.now.lease), step.votes(round));
-            self.tell(step, hold, What::InDoubt { remaining, votes });
+            self.tell(step, What::InDoubt { remaining, votes });
         }
     }
 
@@ -223,7 +220,6 @@ impl Claim {
         };
         held.confirmed = held.confirmed.max(Some(start));
         let was_in_doubt = mem::take(&mut held.in_doubt);
-        let hold = held.hold.clone().unwrap_or_default();
         let lease = Lease::new(start, ttl, self.terms.drift);
         let is_longer = lease > self.lease;
         if is_longer {
@@ -236,7 +232,7 @@ impl Claim {
                 validity,
                 was_in_doubt,
             };
-            self.tell(step, hold, what);
+            self.tell(step, what);
         }
     }
 
@@ -282,9 +278,9 @@ impl Claim {
         if may_be_done && heal.tries > 0 {
             let tries = heal.tries - 1;
             self.heal(step, round, MasterSet::only(master), Heal { tries, ..heal });
-        } else if let Some(hold) = self.hold_span() {
+        } else if matches!(self.phase, Phase::Held(_)) {
             let votes = step.votes(round);
-            self.tell(step, hold, What::NotPutBack { votes });
+            self.tell(step, What::NotPutBack { votes });
         }
     }
 }

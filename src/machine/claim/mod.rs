@@ -6,7 +6,7 @@ use std::{mem, time::Duration};
 use self::step::Step;
 use super::{
     RoundId,
-    out::{Effect, HoldSpan, What},
+    out::{Effect, What},
     round::Role,
     waiters::Topic,
 };
@@ -110,8 +110,8 @@ struct Held {
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped earlier.
     stays_until: Option<Tick>,
-    /// The hold of the first guard. `None` until a guard has the lock.
-    hold: Option<HoldSpan>,
+    /// `true` once a guard has the lock.
+    has_guard: bool,
 }
 
 pub(crate) const LEFT: &str = "left";
@@ -198,13 +198,13 @@ impl Claim {
             }
         };
         if let Phase::Held(held) = mem::replace(&mut self.phase, Phase::Released)
-            && let Some(hold) = held.hold
+            && held.has_guard
         {
             let end = match time_to_stay {
                 Some(_) => LEFT,
                 None => RELEASED,
             };
-            self.tell(step, hold, What::HoldEnded { end });
+            self.tell(step, What::HoldEnded { end });
         }
         let mut command = self.command(action);
         command.watch = watch;
@@ -239,25 +239,6 @@ impl Claim {
         }
     }
 
-    /// Returns the span of the hold. It is empty before a guard has the lock. `None` if the lock is
-    /// not held.
-    pub(crate) fn hold_span(&self) -> Option<HoldSpan> {
-        match &self.phase {
-            Phase::Held(held) => Some(held.hold.clone().unwrap_or_default()),
-            Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
-        }
-    }
-
-    /// Returns whether the lock is held, and no guard has had it yet.
-    pub(crate) fn is_new(&self) -> bool {
-        matches!(&self.phase, Phase::Held(held) if held.hold.is_none())
-    }
-
-    /// Returns whether dropping this value runs no code of the program.
-    pub(in crate::machine) fn is_plain(&self) -> bool {
-        self.hold_span().is_none_or(|hold| hold.span.is_none())
-    }
-
     /// Sets the timer to the time of the next renewal.
     pub(in crate::machine) fn set_timer(&mut self, step: &mut Step<'_>) {
         let next = match &self.phase {
@@ -285,7 +266,7 @@ impl Claim {
         step.waiters.wake(&Topic::Lost(step.id), step.out);
         // A call for several locks may lose one of them before a guard has it.
         if let Phase::Held(held) = mem::replace(&mut self.phase, lost)
-            && let Some(hold) = held.hold
+            && held.has_guard
         {
             let votes = step.votes(self.newest);
             let what = What::Lost {
@@ -293,13 +274,14 @@ impl Claim {
                 stalled,
                 votes,
             };
-            self.tell(step, hold, what);
+            self.tell(step, what);
+            self.tell(step, What::HoldEnded { end: LOST });
         }
     }
 
-    fn tell(&self, step: &mut Step<'_>, hold: HoldSpan, what: What) {
+    fn tell(&self, step: &mut Step<'_>, what: What) {
         let lock = self.terms.lock_id.clone();
-        step.out.push(Effect::Event { lock, hold, what });
+        step.out.push(Effect::Event(lock, step.id, what));
     }
 
     fn command(&self, action: Action) -> Command {

@@ -604,7 +604,7 @@ impl Case {
                     0 => Renewal::Unlimited,
                     limit => Renewal::UpTo(millis(limit)),
                 };
-                self.step(|claim, step| claim.hold(step, &mut None, renewal, millis(50)));
+                self.step(|claim, step| claim.hold(step, renewal, millis(50)));
             }
             "leave" => {
                 self.step(|claim, step| claim.leave(step, Access::Exclusive, false));
@@ -623,7 +623,7 @@ impl Case {
             "seen" => {
                 let outcome = self.step(Claim::take_outcome);
                 if let Phase::Held(held) = &mut self.machine.claims[self.id].phase {
-                    held.hold.get_or_insert_default();
+                    held.has_guard = true;
                 }
                 self.say(format_args!("{outcome:?}"));
             }
@@ -671,11 +671,12 @@ impl Case {
         }
         let posts = mem::take(&mut self.machine.posts.waiting);
         for effect in mem::take(&mut self.machine.out) {
-            let Effect::Event { what, .. } = effect else {
+            let Effect::Event(_, _, what) = effect else {
                 continue;
             };
             match what {
                 What::HoldEnded { end: LEFT } => self.say("left"),
+                What::HoldEnded { end: LOST } => {} // told with the loss
                 What::HoldEnded { .. } => self.say("ended"),
                 What::InDoubt { .. } => self.say("doubt"),
                 What::Lost {
