@@ -49,7 +49,9 @@ pub(crate) struct Context {
     pub(crate) timers: Timers,
     pub(crate) machine: Arc<Shared>,
     pub(crate) timestamps: Timestamps,
-    pub(crate) histories: Histories,
+    /// The histories of locks of all kinds, by the hash of the lock's key. A history stays when no one
+    /// waits for its lock any more.
+    histories: Mutex<HashMap<u64, History>>,
     /// All waiters of the coordinator share this value.
     reach: Mutex<Reach>,
     is_closed: AtomicBool,
@@ -85,7 +87,7 @@ impl Context {
             machine,
             config,
             timestamps: Timestamps::default(),
-            histories: Histories::default(),
+            histories: Mutex::default(),
             reach: Mutex::default(),
             is_closed: AtomicBool::new(false),
         })
@@ -152,7 +154,19 @@ impl Context {
     /// it, and the coordinator's last attempts have met no client of another process.
     pub(crate) fn is_calm(&self, lock_id: &LockId) -> bool {
         let is_awaited = (self.machine).lock(|machine| machine.waiters.is_awaited(lock_id));
-        !is_awaited && !(self.histories).visit(lock_id, |history| history.call_gives_way())
+        !is_awaited && !self.history(lock_id, |history| history.call_gives_way())
+    }
+
+    /// Reads or changes the history of a lock.
+    pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
+        /// The largest number of histories. Then all are forgotten, and a waiter may give way too
+        /// late, or waste a round trip.
+        const MOST: usize = 4_096;
+        let (hash, mut histories) = (hash(lock_id.key().bytes()), self.histories.lock());
+        if histories.len() >= MOST && !histories.contains_key(&hash) {
+            histories.clear();
+        }
+        visit(histories.entry(hash).or_default())
     }
 
     pub(crate) fn observer(&self) -> &LockObserver {
@@ -274,26 +288,6 @@ impl Drop for Context {
         if !self.is_forked() {
             self.machine.lock(Machine::abandon);
         }
-    }
-}
-
-/// What a coordinator remembers of locks: the histories of locks of all kinds, by the hash of the lock's key. An entry stays when no one
-/// waits for its lock any more.
-#[derive(Debug, Default)]
-pub(crate) struct Histories(Mutex<HashMap<u64, History>>);
-
-impl Histories {
-    /// The largest number of histories. Then all are forgotten, and a waiter may give way too late,
-    /// or waste a round trip.
-    const MOST: usize = 4_096;
-
-    /// Reads or changes the history of the lock.
-    pub(crate) fn visit<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
-        let (hash, mut histories) = (hash(lock_id.key().bytes()), self.0.lock());
-        if histories.len() >= Self::MOST && !histories.contains_key(&hash) {
-            histories.clear();
-        }
-        visit(histories.entry(hash).or_default())
     }
 }
 

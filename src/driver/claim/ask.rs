@@ -49,7 +49,7 @@ impl LockRequest {
 
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
-        self.context.histories.visit(&self.lock_id, visit)
+        self.context.history(&self.lock_id, visit)
     }
 
     /// Returns what an attempt with the identity `by` asks for: one level of the lock.
