@@ -11,12 +11,7 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 
 use self::{
-    claim::{
-        Claim, Terms,
-        ask::Asking,
-        extend::{Consequence, Heal},
-        step::Step,
-    },
+    claim::{Claim, Terms, ask::Asking, extend::Heal, step::Step},
     out::{Effect, Posts, Request, Spare, What},
     renewals::Renewals,
     rights::KnownRights,
@@ -306,17 +301,14 @@ impl Machine {
             Role::Extension {
                 claim, is_renewal, ..
             } => {
-                // Other failures than the deciding one have no consequences.
-                let consequence = Consequence::of_vote(&live.round, before, master)
-                    .filter(|this| is_answer || *this == Consequence::Failed);
-                let word = renewal_word(before, outcome).filter(|_| is_renewal);
-                if let Some(consequence) = consequence
-                    && self.claims.contains_key(claim)
-                {
+                // A failure has a consequence only if it decides the round.
+                let matters = is_answer || before == Outcome::Pending;
+                if matters && self.claims.contains_key(claim) {
                     self.step(claim, now, |claim, step| {
-                        claim.apply(step, round, consequence);
+                        claim.note_vote(step, round, master, before);
                     });
                 }
+                let word = renewal_word(before, outcome).filter(|_| is_renewal);
                 let decided = word.map(|word| Effect::RenewalDecided(claim, round, word));
                 self.out.extend(decided);
                 if is_renewal && before == Outcome::Pending && outcome != before {

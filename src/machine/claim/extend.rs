@@ -156,26 +156,34 @@ impl Claim {
         Some(self.newest)
     }
 
-    /// Carries out the consequence of a vote on the extension `round`.
-    pub(in crate::machine) fn apply(
+    /// Carries out what follows from the vote of `master` on the extension `round`. The vote has just
+    /// been counted, and `before` is the outcome before it.
+    pub(in crate::machine) fn note_vote(
         &mut self,
         step: &mut Step<'_>,
         round: RoundId,
-        consequence: Consequence,
+        master: usize,
+        before: Outcome,
     ) {
         let live = step.rounds.live(round);
         let Role::Extension { ttl, .. } = live.role else {
             return;
         };
-        let start = live.round.start();
-        match consequence {
-            Consequence::Disowned => self.disowned(step, start),
-            Consequence::Failed => self.failed(step, start, round),
-            Consequence::Heal(gone) => self.heal(step, round, gone, Heal::new(step, ttl)),
-            Consequence::Renewed(gone) => {
+        // The masters that lost the key.
+        let (start, gone) = (live.round.start(), live.round.masters(Vote::is_gone));
+        match live.round.outcome() {
+            Outcome::Won if before != Outcome::Won => {
                 self.confirmed(step, start, ttl);
                 self.heal(step, round, gone, Heal::new(step, ttl));
             }
+            Outcome::Won if gone.contains(master) => {
+                self.heal(step, round, MasterSet::only(master), Heal::new(step, ttl));
+            }
+            Outcome::NoMajority if live.round.is_disowned() => self.disowned(step, start),
+            Outcome::NoMajority | Outcome::TooLate if before == Outcome::Pending => {
+                self.failed(step, start, round);
+            }
+            Outcome::NoMajority | Outcome::Pending | Outcome::TooLate | Outcome::Won => {}
         }
     }
 
@@ -285,38 +293,6 @@ impl Claim {
     }
 }
 
-/// A consequence of a vote on an extension: see [`Claim::apply`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Consequence {
-    /// A majority of at least one set says that the caller does not hold the lock.
-    Disowned,
-    /// This vote has decided that there is no majority in time.
-    Failed,
-    /// A majority had confirmed the extension before this vote. The masters in this set lost the
-    /// key.
-    Heal(MasterSet),
-    /// This vote completes the majority that confirms the extension. The masters in this set lost
-    /// the key.
-    Renewed(MasterSet),
-}
-
-impl Consequence {
-    /// Returns the consequence of the vote of `master`, if it has one. The vote has just been
-    /// counted in `round`. `before` is the outcome that the round had before the vote.
-    pub(crate) fn of_vote(round: &Round, before: Outcome, master: usize) -> Option<Self> {
-        let gone = round.masters(Vote::is_gone);
-        match round.outcome() {
-            Outcome::Won if before != Outcome::Won => Some(Self::Renewed(gone)),
-            Outcome::Won if gone.contains(master) => Some(Self::Heal(MasterSet::only(master))),
-            Outcome::NoMajority if round.is_disowned() => Some(Self::Disowned),
-            Outcome::NoMajority | Outcome::TooLate if before == Outcome::Pending => {
-                Some(Self::Failed)
-            }
-            Outcome::Won | Outcome::NoMajority | Outcome::Pending | Outcome::TooLate => None,
-        }
-    }
-}
-
 /// A request to put the key back. Its votes are noted in the round of an extension or an
 /// acquisition, which then shows the masters that have the key.
 #[derive(Clone, Copy, Debug)]
@@ -338,52 +314,6 @@ impl Heal {
             claim: step.id,
             ttl,
             tries: Self::TRIES,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::core::vote::{Failure, Refusal, quorum::Quorum};
-
-    /// Counts one vote for each letter, and returns the effects. `g` is granted, `n` is no key, `h`
-    /// is held by another, and `f` is failed.
-    fn effects(letters: &str) -> Vec<Option<Consequence>> {
-        let start = LeaseTick::some();
-        let mut round = Round::open(Verb::Extend, &Quorum::of(letters.len()), start, None);
-        let votes = letters.chars().enumerate();
-        let effect = |(master, letter)| {
-            let before = round.outcome();
-            let vote = match letter {
-                'g' => Vote::Grant,
-                'n' => Vote::Refuse(Refusal::Gone),
-                'h' => Vote::Refuse(Refusal::held(None)),
-                _ => Vote::Fail(Failure::timed_out(Duration::ZERO)),
-            };
-            round.count_vote(master, vote, start);
-            Consequence::of_vote(&round, before, master)
-        };
-        votes.map(effect).collect()
-    }
-
-    #[test]
-    fn effect_table() {
-        let (disowned, failed) = (Some(Consequence::Disowned), Some(Consequence::Failed));
-        let only = MasterSet::only;
-        let heal = |gone| Some(Consequence::Heal(gone));
-        let renewed = |gone| Some(Consequence::Renewed(gone));
-        for (letters, expected) in [
-            ("gg", vec![None, renewed(MasterSet::NONE)]),
-            ("ngg", vec![None, None, renewed(only(0))]),
-            ("ggn", vec![None, renewed(MasterSet::NONE), heal(only(2))]),
-            ("ggh", vec![None, renewed(MasterSet::NONE), None]),
-            ("nhg", vec![None, disowned, disowned]),
-            ("nfg", vec![None, failed, None]),
-            ("ffg", vec![None, failed, None]),
-            ("fhn", vec![None, failed, disowned]),
-        ] {
-            assert_eq!(effects(letters), expected, "{letters}");
         }
     }
 }

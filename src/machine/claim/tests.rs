@@ -286,6 +286,24 @@ a key that is put back late is owed for longer
     +30 n2            | heal 2
     leave             | ended, release 012, owed until 20032 by 012
 
+another holder on one master is no reason to put a key back
+    held:m            |
+    extend:20000      | extend 012 by 20002 depth 1
+    g0 g1             | renewed 20000
+    h2 look           | held
+
+a failure that decides is followed by answers that disown
+    held:m            |
+    extend:20000      | extend 012 by 20002 depth 1
+    f0 h1 look        | in doubt
+    n2                | Disowned
+
+a grant after a failure that decided changes nothing
+    held:m            |
+    extend:20000      | extend 012 by 20002 depth 1
+    n0 f1 look        | in doubt
+    g2 look           | in doubt
+
 nothing is put back after the release
     held:m            |
     extend:20000 g0   | extend 012 by 20002 depth 1
