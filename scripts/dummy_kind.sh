@@ -49,12 +49,13 @@ mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
 fails_with 'Kind::Dummy, Verb::Acquire)' tests
 sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/protocol/words.rs
-rows=tests/conformance/rows/dummy.rs
+rows=tests/conformance/rows/dummy.txt
 fails_with "$rows" tests core::protocol::words
-echo 'use super::*;' >"$rows"
+: >"$rows"
 tests core::kind::companion core::protocol::words core::view --skip the_words_of_all_commands
 fails_with 'each_script_has_a_row' tests each_script_has_a_row
-cat "$added/rows.rs" >>"$rows"
+cp "$added/rows.txt" "$rows"
+cat "$added/test.rs" >>tests/conformance/rows.rs
 tests conformance
 fails_with 'dummy.txt' tests the_words_of_all_commands
 say "rows, a module and a folder are enough"

@@ -93,14 +93,10 @@ async fn a_supervisor_that_ends_fails_all_votes() {
     }
 }
 
-/// Runs each row twice on both kinds of master. The second run sends two copies of every command
+/// Runs each row twice on each of these masters. The second run sends two copies of every command
 /// that may be repeated. It must leave the same keys as the first run, and the copies must publish
 /// nothing.
-async fn check(rows: &[&str]) {
-    check_on(&mut subjects().await, rows).await;
-}
-
-async fn check_on(subjects: &mut [Subject], rows: &[&str]) {
+async fn check(subjects: &mut [Subject], rows: &[&str]) {
     for subject in subjects {
         for (number, row) in rows.iter().enumerate() {
             for copies in [1, 2] {
