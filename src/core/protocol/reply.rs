@@ -128,166 +128,68 @@ mod tests {
     };
 
     #[test]
-    fn fenced_vote_table() {
-        use Verb::{Acquire, Extend, Heal, Release};
-        let held = |left: Option<u64>| Vote::Refuse(Refusal::held(left.map(Duration::from_millis)));
-        let stale = |counter| Vote::Refuse(Refusal::Stale { counter });
-        let skewed = |micros| {
-            let clock = Duration::from_micros(micros);
-            Vote::Refuse(Refusal::Skewed { clock })
-        };
-        for (verb, reply, vote) in [
-            (Acquire, Reply::Int(1), Vote::Grant),
-            (Heal, Reply::Int(1), Vote::Grant),
-            (Acquire, Reply::Ok, Vote::nonsense()), // this is the reply to SET
-            (Acquire, Reply::Int(0), Vote::nonsense()),
-            (Acquire, Reply::Int(-250), held(Some(250))),
-            (Acquire, Reply::Nil, held(None)),
-            (
-                Acquire,
-                Reply::Text("stale 1770000000000001".into()),
-                stale(1_770_000_000_000_001),
-            ),
-            (Heal, Reply::Text("stale 5".into()), stale(5)),
-            (
-                Acquire,
-                Reply::Text("stale 1.77e+15".into()),
-                Vote::nonsense(),
-            ),
-            (Acquire, Reply::Text("stale".into()), Vote::nonsense()),
-            (Acquire, Reply::Text("stale -1".into()), Vote::nonsense()),
-            (
-                Acquire,
-                Reply::Text("skew 1500000".into()),
-                skewed(1_500_000),
-            ),
-            (Acquire, Reply::Text("skew".into()), Vote::nonsense()),
-            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Release, Reply::Int(-250), held(Some(250))),
-            (Extend, Reply::Text("kind".into()), Vote::nonsense()),
-            (Release, Reply::Text("kind".into()), Vote::nonsense()),
-        ] {
-            assert_eq!(
-                fenced(Kind::Mutex, verb, 1).vote(&reply).into_vote(),
-                vote,
-                "{verb:?} {reply:?}"
-            );
-        }
-        for kind in [Kind::Reentrant, Kind::Fair] {
-            let vote = |text: &'static str| {
-                fenced(kind, Acquire, 1)
-                    .vote(&Reply::Text(text.into()))
-                    .into_vote()
+    fn replies_mean_what_the_table_says() {
+        use Verb::{Acquire, Break, Extend, Heal, Inspect, Release, Yield};
+        let lines = include_str!("../../../tests/tables/replies.txt").lines();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (asked, answer) = line.split_once(": ").unwrap();
+            let (reply, expected) = answer.split_once(" | ").unwrap();
+            let mut words = asked.rsplit(' ');
+            let verb = words.next().unwrap();
+            let verbs = [Acquire, Break, Extend, Heal, Inspect, Release, Yield];
+            let is_it = |of: &Verb| format!("{of:?}").eq_ignore_ascii_case(verb);
+            let verb = verbs.into_iter().find(is_it).unwrap();
+            let kind = Kind::of_word(words.next().unwrap()).unwrap();
+            let command = match words.next() {
+                Some(_) => fenced(kind, verb, 1),
+                None => command(kind, verb, 1),
             };
-            assert_eq!(vote("stale 5"), stale(5));
-            assert_eq!(vote("skew 5"), skewed(5));
+            let vote = command.vote(&read(reply)).into_vote();
+            assert_eq!(vote, meant(expected), "{line}");
         }
-        // A lock that is not fenced has no candidate, so this reply makes no sense.
-        let text = Reply::Text("stale 5".into());
-        assert_eq!(
-            command(Kind::Mutex, Acquire, 1).vote(&text).into_vote(),
-            Vote::nonsense()
-        );
     }
 
-    #[test]
-    fn owned_vote_table() {
-        use Verb::{Acquire, Break, Extend, Inspect, Release, Yield};
-        let held = |remaining: Option<u64>, owner: &str, depth, position| {
-            let remaining = remaining.map(Duration::from_millis);
-            let report = HeldReport::owned(remaining, owner.to_owned(), depth, position);
-            Vote::Refuse(Refusal::Held(report))
-        };
-        for (verb, reply, vote) in [
-            (Acquire, Reply::Int(1), Vote::Grant),
-            (Acquire, Reply::Int(0), Vote::nonsense()),
-            (Acquire, Reply::Ok, Vote::nonsense()),
-            (Acquire, Reply::Nil, Vote::nonsense()),
-            (
-                Acquire,
-                Reply::Text("held 250 2 3 u:2".into()),
-                held(Some(250), "u:2", 2, Some(3)),
-            ),
-            (
-                Acquire,
-                Reply::Text("held -1 1 0 an owner".into()),
-                held(None, "an owner", 1, None),
-            ),
-            (
-                Acquire,
-                Reply::Text("held 0 1 0 u:2".into()), // in its last millisecond
-                held(Some(1), "u:2", 1, None),
-            ),
-            (Acquire, Reply::Text("held 250 2".into()), Vote::nonsense()),
-            (
-                Acquire,
-                Reply::Text("kind".into()),
-                Vote::Refuse(Refusal::OtherKind),
-            ),
-            (
-                Acquire,
-                Reply::Text("queued 2".into()),
-                Vote::Refuse(Refusal::Queued { position: Some(2) }),
-            ),
-            (
-                Acquire,
-                Reply::Text("skew 1500000".into()),
-                Vote::Refuse(Refusal::Skewed {
-                    clock: Duration::from_millis(1_500),
-                }),
-            ),
-            (Acquire, Reply::Text("".into()), Vote::nonsense()),
-            (Extend, Reply::Int(1), Vote::Grant),
-            (Extend, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Extend, Reply::Int(-5), Vote::nonsense()),
-            (Release, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (Yield, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            // Only a reply that the script of a release can give counts as an answer to the
-            // release.
-            (Release, Reply::Text("queued 2".into()), Vote::nonsense()),
-            (Release, Reply::Text("stale 5".into()), Vote::nonsense()),
-            (Release, Reply::Text("skew 5".into()), Vote::nonsense()),
-            (Release, Reply::Nil, Vote::nonsense()),
-            (Yield, Reply::Text("kind".into()), Vote::nonsense()),
-            (
-                Yield,
-                Reply::Text("held 1 1 0 u:2".into()),
-                Vote::nonsense(),
-            ),
-            (
-                Break,
-                Reply::Text("held 1 1 0 u:2".into()),
-                Vote::nonsense(),
-            ),
-            (Extend, Reply::Text("queued 2".into()), Vote::nonsense()),
-            (Acquire, Reply::Text("stale 5".into()), Vote::nonsense()),
-            (Inspect, Reply::Text("free 0 0 ".into()), Vote::Grant),
-            (Inspect, Reply::Int(1), Vote::nonsense()),
-            (Break, Reply::Int(1), Vote::Grant),
-            (Break, Reply::Int(0), Vote::Refuse(Refusal::Gone)),
-            (
-                Break,
-                Reply::Int(-250),
-                Vote::Refuse(Refusal::held(Some(Duration::from_millis(250)))),
-            ),
-            (Break, Reply::Nil, Vote::Refuse(Refusal::held(None))),
-            (
-                Break,
-                Reply::Text("kind".into()),
-                Vote::Refuse(Refusal::OtherKind),
-            ),
-        ] {
-            let counted = command(Kind::Fair, verb, 1).vote(&reply).into_vote();
-            assert_eq!(counted, vote, "{verb:?} {reply:?}");
+    fn read(text: &str) -> Reply<'_> {
+        match text {
+            "OK" => Reply::Ok,
+            "nil" => Reply::Nil,
+            "other" => Reply::Other,
+            _ => match (text.parse(), text.strip_prefix('-')) {
+                (Ok(number), _) => Reply::Int(number),
+                (_, Some(error)) => Reply::Error(error.into()),
+                _ => Reply::Text(text.trim_matches('"').into()),
+            },
         }
-        // The commands of a mutex that is not fenced never get a text.
-        assert_eq!(
-            command(Kind::Mutex, Acquire, 1)
-                .vote(&Reply::Text("kind".into()))
-                .into_vote(),
-            Vote::nonsense()
-        );
+    }
+
+    fn meant(text: &str) -> Vote {
+        let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+        let left = |text: &str| text.parse().ok().map(Duration::from_millis);
+        Vote::Refuse(match word {
+            "granted" => return Vote::Grant,
+            "nonsense" => return Vote::nonsense(),
+            "rejected" => return Vote::Fail(Failure::Rejected(rest.into())),
+            "gone" => Refusal::Gone,
+            "held" => Refusal::held(left(rest)),
+            "kind" => Refusal::OtherKind,
+            "owned" => {
+                let words: Vec<_> = rest.splitn(4, ' ').collect();
+                let depth = words[1].parse().unwrap();
+                let position = words[2].parse().ok();
+                let owner = words[3].to_owned();
+                Refusal::Held(HeldReport::owned(left(words[0]), owner, depth, position))
+            }
+            "queued" => Refusal::Queued {
+                position: rest.parse().ok(),
+            },
+            "skewed" => Refusal::Skewed {
+                clock: Duration::from_micros(rest.parse().unwrap()),
+            },
+            "stale" => Refusal::Stale {
+                counter: rest.parse().unwrap(),
+            },
+            other => panic!("no vote is written {other}"),
+        })
     }
 
     #[test]
@@ -297,80 +199,6 @@ mod tests {
             .vote(&Reply::Text(text.into()))
             .into_vote();
         assert!(vote.to_string().len() < 600, "{vote}");
-    }
-
-    #[test]
-    fn vote_table() {
-        use Verb::{Acquire, Extend, Release};
-        let held = |remaining: Option<u64>| {
-            Vote::Refuse(Refusal::held(remaining.map(Duration::from_millis)))
-        };
-        let gone = || Vote::Refuse(Refusal::Gone);
-        let rejected = |text: &str| Vote::Fail(Failure::Rejected(text.into()));
-        for (verb, reply, vote) in [
-            (Acquire, Reply::Ok, Vote::Grant),
-            (Acquire, Reply::Nil, held(None)),
-            (Acquire, Reply::Int(1), Vote::nonsense()),
-            (
-                Acquire,
-                Reply::Error("OOM command not allowed".into()),
-                rejected("OOM command not allowed"),
-            ),
-            (
-                Acquire,
-                Reply::Error("WRONGTYPE Operation".into()),
-                Vote::Refuse(Refusal::OtherKind),
-            ),
-            (Extend, Reply::Int(1), Vote::Grant),
-            (Extend, Reply::Int(0), gone()),
-            (Extend, Reply::Int(-250), held(Some(250))),
-            (Extend, Reply::Int(2), Vote::nonsense()),
-            (Extend, Reply::Nil, held(None)),
-            (Extend, Reply::Ok, Vote::nonsense()),
-            (Release, Reply::Int(1), Vote::Grant),
-            (Release, Reply::Int(0), gone()),
-            (Release, Reply::Int(i64::MIN), held(Some(1 << 63))),
-            (Release, Reply::Nil, held(None)),
-            (
-                Release,
-                Reply::Error(
-                    "ERR Error running script (call to f_1): @user_script:13: WRONGTYPE Op".into(),
-                ),
-                Vote::Refuse(Refusal::OtherKind),
-            ),
-            (
-                Release,
-                Reply::Error("ERR Key should be of string type if conditions are specified".into()),
-                Vote::Refuse(Refusal::OtherKind),
-            ),
-            (
-                Release,
-                Reply::Error("ERR no WRONGTYPE".into()),
-                rejected("ERR no WRONGTYPE"),
-            ),
-            (
-                Release,
-                Reply::Error("ERR not of a script: WRONGTYPE Op".into()),
-                rejected("ERR not of a script: WRONGTYPE Op"),
-            ),
-            (
-                Release,
-                Reply::Error("ERR Error running script (call to f_1): @user_script:13: OOM".into()),
-                rejected("ERR Error running script (call to f_1): @user_script:13: OOM"),
-            ),
-            (
-                Release,
-                Reply::Error("READONLY".into()),
-                rejected("READONLY"),
-            ),
-            (Release, Reply::Other, Vote::nonsense()),
-        ] {
-            assert_eq!(
-                command(Kind::Mutex, verb, 1).vote(&reply).into_vote(),
-                vote,
-                "{verb:?} {reply:?}"
-            );
-        }
     }
 
     #[test]

@@ -466,37 +466,28 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_held_if_a_majority_names_one_holder() {
-        for (texts, owner, depth, left) in [
-            (&["free", "free", "free"][..], None, 0, None),
-            (&["reentrant 5 1 a:1 a:1", "free", "x"], None, 0, None),
-            (
-                &["fair 5 2 a:1 a:1", "fair 7 2 a:1 a:1", "fair 9 1 a:1 a:1"],
-                Some("a:1"),
-                2,
-                Some(7), // two of the three keys have expired by then
-            ),
-            (
-                &["fair 5 1 a:1 a:1", "fair 7 2 a:1 a:1", "free"],
-                Some("a:1"),
-                2,
-                Some(5),
-            ),
-            (
-                &["fair -1 1 a:1 a:1", "fair -1 1 a:1 a:1", "free"],
-                Some("a:1"),
-                1,
-                None,
-            ),
-        ] {
-            let quorum = Quorum::of(texts.len());
-            let holder = only(holders(&seen(texts), &quorum, MasterSet::NONE));
-            let found = holder.as_ref().and_then(|holder| holder.owner.as_deref());
-            assert_eq!(found, owner, "{texts:?}");
-            if let Some(holder) = holder {
-                let left = left.map(Duration::from_millis);
-                assert_eq!((holder.depth, holder.remaining), (depth, left), "{texts:?}");
-            }
+    fn the_holder_is_the_one_of_the_table() {
+        let lines = include_str!("../../../tests/tables/holders.txt").lines();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let (texts, expected) = line.split_once(" => ").unwrap();
+            let texts = texts.split(", ");
+            let forgetful = texts.clone().enumerate();
+            let forgetful = forgetful.filter(|(_, text)| text.starts_with('!'));
+            let quarantined = forgetful.map(|(master, _)| master).collect();
+            let texts = texts.map(|text| text.trim_start_matches('!').replace(" none", " "));
+            let seen: Vec<_> = texts.map(|text| Seen::parse(&text)).collect();
+            let found = only(holders(&seen, &Quorum::of(seen.len()), quarantined));
+            let found = found.map_or("free".to_owned(), |one| {
+                let kind = one.kind.map_or("any", Kind::word);
+                let left = one
+                    .remaining
+                    .map_or(-1, |left| left.as_millis().cast_signed());
+                let owner = one.owner.as_deref().unwrap_or("none");
+                let client = one.client.map(|client| format!(" {client}"));
+                let client = client.unwrap_or_default();
+                format!("{kind} {left} {} {owner}{client}", one.depth)
+            });
+            assert_eq!(found, expected, "{line}");
         }
     }
 
@@ -580,107 +571,6 @@ mod tests {
         assert_eq!(inspection(&texts).named(), "fair u:1\nmutex 0a\n");
         assert_eq!(inspection(&texts).only("u:1").named(), "fair u:1\n");
         assert_eq!(inspection(&texts).only("u:2").named(), "");
-    }
-
-    #[test]
-    fn a_mutex_has_no_owner() {
-        let seen = inspection(&["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0b "]);
-        let holder = only(seen.holders).unwrap();
-        assert_eq!((holder.kind, holder.owner), (Some(Kind::Mutex), None));
-    }
-
-    #[test]
-    fn several_holders_hold_a_lock_that_no_one_else_can_acquire() {
-        let (mutex, reentrant) = (Some(Kind::Mutex), Some(Kind::Reentrant));
-        let free = "free";
-        for (texts, expected) in [
-            // A majority is free.
-            (&["reentrant 5 1 a:1 a:1", free, free][..], None),
-            (
-                &[
-                    "reentrant 5 1 a:1 a:1",
-                    "reentrant 5 1 b:1 b:1",
-                    free,
-                    free,
-                    free,
-                ],
-                None,
-            ),
-            (&["reentrant 5 1 a:1 a:1", "x", free], None),
-            (&[free, free], None),
-            // A RedissonRedLock has another ID on every master. A split vote looks the same.
-            (
-                &[
-                    "reentrant 5 2 a:1 a:1",
-                    "reentrant 7 2 b:1 b:1",
-                    "reentrant 9 2 c:1 c:1",
-                ],
-                Some((reentrant, 2, Some(7))),
-            ),
-            (
-                &["reentrant 9 1 a:1 a:1", "reentrant 5 3 b:1 b:1", free],
-                Some((reentrant, 3, Some(5))),
-            ),
-            (
-                &[
-                    "reentrant -1 1 a:1 a:1",
-                    "reentrant -1 1 b:1 b:1",
-                    "reentrant 5 1 c:1 c:1",
-                ],
-                Some((reentrant, 1, None)),
-            ),
-            (
-                &["mutex 5 1 0a ", "mutex 6 1 0b ", free, free],
-                Some((mutex, 1, Some(5))),
-            ),
-            (
-                &["mutex 5 1 0a ", "reentrant 6 1 b:1 b:1", free],
-                Some((None, 1, Some(5))),
-            ),
-        ] {
-            let holders = holders(&seen(texts), &Quorum::of(texts.len()), MasterSet::NONE);
-            let found = only(holders).map(|holder| {
-                assert_eq!(holder.owner, None, "{texts:?}");
-                let left = holder.remaining.map(|left| left.as_millis());
-                (holder.kind, holder.depth, left)
-            });
-            assert_eq!(found, expected, "{texts:?}");
-        }
-    }
-
-    /// The first two masters may have forgotten locks.
-    #[test]
-    fn a_master_without_a_vote_is_not_free_while_any_master_knows_a_holder() {
-        let (a, b, free) = ("fair 5 2 a:1 a:1", "fair 7 1 b:1 b:1", "free");
-        for (texts, expected) in [
-            (&[free, free, free][..], None),
-            (&[free, free, a], Some((Some("a:1"), None, Some(5)))),
-            (
-                &[free, free, "fair -1 2 a:1 a:1"],
-                Some((Some("a:1"), None, None)),
-            ),
-            (
-                &[free, free, "mutex 5 1 0a web"],
-                Some((None, Some("web"), Some(5))),
-            ),
-            (&[b, free, a], Some((None, None, Some(7)))),
-            (&["x", free, a], Some((Some("a:1"), None, Some(5)))),
-            (&["x", "x", a], None),
-            (&["x", free, a, free, free], None),
-            (
-                &[free, free, a, free, free],
-                Some((Some("a:1"), None, Some(5))),
-            ),
-            (&[free, free, a, b, free], Some((None, None, Some(7)))),
-        ] {
-            let quarantined = MasterSet::from_iter([0, 1]);
-            let found = only(holders(&seen(texts), &Quorum::of(texts.len()), quarantined));
-            let found = found.as_ref().map(|one| {
-                let left = one.remaining.map(|left| left.as_millis());
-                (one.owner.as_deref(), one.client.as_deref(), left)
-            });
-            assert_eq!(found, expected, "{texts:?}");
-        }
     }
 
     /// The masters list the holders in any order. `c` has no majority.

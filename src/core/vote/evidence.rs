@@ -386,101 +386,48 @@ mod tests {
         round(Verb::Acquire, &Quorum::of(5), letters)
     }
 
-    /// Uses six masters in two sets. A decision needs both sets, and one set can prevent it. Each
-    /// method has a row that shows whether it asks for every set, or for at least one.
     #[test]
-    fn each_method_asks_for_every_set_or_any_set() {
+    fn votes_show_what_the_table_says() {
+        const QUESTIONS: [(&str, fn(&Round) -> bool); 16] = [
+            ("answers", |round| {
+                round.every_set_has_in_time(Vote::is_answer)
+            }),
+            ("has no majority", |round| {
+                round.outcome() == Outcome::NoMajority
+            }),
+            ("is disowned", Round::is_disowned),
+            ("is disputed", Round::is_disputed),
+            ("is free", |round| round.free_in().is_some()),
+            ("is held for sure", Round::is_held_for_sure),
+            ("is other kind", Round::is_other_kind),
+            ("is pending", |round| round.outcome() == Outcome::Pending),
+            ("is queued", Round::is_queued),
+            ("is won", |round| round.outcome() == Outcome::Won),
+            ("lacks masters", Round::lacks_masters),
+            ("lets others pass", Round::lets_others_pass),
+            ("may raise", Round::may_raise_ballot),
+            ("next candidate", |round| round.next_candidate().is_some()),
+            ("quarantined", |round| round.quarantined().is_some()),
+            ("skewed", |round| round.skewed_to().is_some()),
+        ];
         let two = [[0, 1, 2], [3, 4, 5]].map(|set| set.into_iter().collect());
-        let two = Quorum::of_sets(&two);
-        type Question = (
-            &'static str,
-            fn(&Round) -> bool,
-            &'static [(&'static str, bool)],
-        );
-        let every: [Question; 8] = [
-            (
-                "is won",
-                |round| round.outcome() == Outcome::Won,
-                &[("gg-gg-", true), ("gggg--", false)],
-            ),
-            (
-                "is queued",
-                Round::is_queued,
-                &[("gh-qq-", true), ("gqhgff", false)],
-            ),
-            (
-                "is disputed",
-                Round::is_disputed,
-                &[("gh-gg-", true), ("hhhg--", false)],
-            ),
-            (
-                "is free",
-                |round| round.free_in().is_some(),
-                &[("g0-00-", true), ("0000--", false)],
-            ),
-            (
-                "next candidate",
-                |round| round.next_candidate().is_some(),
-                &[("gs-gg-", true), ("sssg--", false)],
-            ),
-            (
-                "answers",
-                |round| round.every_set_has_in_time(Vote::is_answer),
-                &[("gh-0h-", true), ("gggffh", false)],
-            ),
-            (
-                "may raise",
-                Round::may_raise_ballot,
-                &[("ss--g-", true), ("ss-hh-", false), ("ss-gg-", false)],
-            ),
-            (
-                "is pending",
-                |round| round.outcome() == Outcome::Pending,
-                &[("hggf--", true), ("ggghh-", false)],
-            ),
-        ];
-        let any: [Question; 7] = [
-            (
-                "has no majority",
-                |round| round.outcome() == Outcome::NoMajority,
-                &[("ggghf-", true), ("hggf--", false)],
-            ),
-            (
-                "is disowned",
-                Round::is_disowned,
-                &[("0h----", true), ("0ggh--", false)],
-            ),
-            (
-                "is other kind",
-                Round::is_other_kind,
-                &[("gggoo-", true), ("oggogg", false)],
-            ),
-            (
-                "is held for sure",
-                Round::is_held_for_sure,
-                &[("aabbbf", true), ("aafbff", true), ("abfbaf", false)],
-            ),
-            (
-                "lacks masters",
-                Round::lacks_masters,
-                &[("gggff-", true), ("fggfgg", false)],
-            ),
-            (
-                "quarantined",
-                |round| round.quarantined().is_some(),
-                &[("rrgggg", true), ("rggrgg", false)],
-            ),
-            (
-                "skewed",
-                |round| round.skewed_to().is_some(),
-                &[("kghhhh", true), ("khhkhh", false)],
-            ),
-        ];
-        for (name, question, rows) in every.into_iter().chain(any) {
-            for (letters, expected) in rows {
-                let mut round = round(Verb::Acquire, &two, letters);
-                round.mark_queued();
-                assert_eq!(question(&round), *expected, "{name} {letters}");
+        let lines = include_str!("../../../tests/tables/evidence.txt").lines();
+        for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            let (_, question) = QUESTIONS
+                .iter()
+                .find(|(name, _)| *name == cells[0])
+                .unwrap();
+            let quorum = match cells[1].parse() {
+                Ok(masters) => Quorum::of(masters),
+                Err(_) => Quorum::of_sets(&two),
+            };
+            for (cell, expected) in [(2, true), (3, false)] {
+                for letters in cells[cell].split_whitespace() {
+                    let mut round = round(Verb::Acquire, &quorum, letters);
+                    round.mark_queued();
+                    assert_eq!(question(&round), expected, "{line}: {letters}");
+                }
             }
         }
     }
@@ -497,30 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn disputed_table() {
-        for (letters, expected) in [
-            ("gg", false),
-            ("ggg", false),
-            ("gh", false),
-            ("ghf", false),
-            ("ggh", true),
-            ("ghhf", true),
-        ] {
-            assert_eq!(five(letters).is_disputed(), expected, "{letters}");
-        }
-    }
-
-    #[test]
     fn after_a_split_vote_no_one_holds_the_lock_for_sure() {
-        for (owners, for_sure) in [
-            ("aaa", true),
-            ("aabba", true),
-            ("aabbo", false),
-            ("aa", false),
-            ("hhhhh", false), // mutexes have no owner
-        ] {
-            assert_eq!(five(owners).is_held_for_sure(), for_sure, "{owners}");
-        }
         for (owners, for_sure) in [
             (["a\nb", "b\nc", "c\nb"], true),
             (["a\nb", "c\nd", "e"], false),
@@ -597,37 +521,6 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_late_votes_only_if_they_could_win() {
-        for (letters, waits) in [
-            ("ffs", true),
-            ("ffss", true),
-            ("ffsg", true),
-            ("ffsh", false), // a majority can no longer be free
-            ("hhs", true),
-            ("hhsf", false),
-            ("sss", false), // a majority has answered
-            ("ssg", false),
-            ("ffgg", false), // no master has seen a later candidate
-            ("ffk", true),
-            ("hhk", true),
-            ("hhkh", false),
-            ("fgk", true),
-            ("ffgk", true),
-            ("gkg", false),
-            ("kkk", false),
-            ("fskf", true),
-            ("hhsk", true),
-            ("hhskh", false),
-            ("sk", true),
-            ("sskkg", false),
-            ("ffh", false),
-            ("", false),
-        ] {
-            assert_eq!(five(letters).may_raise_ballot(), waits, "{letters}");
-        }
-    }
-
-    #[test]
     fn skewed_to_the_median_of_a_majority() {
         let skewed = |clock| {
             Vote::Refuse(Refusal::Skewed {
@@ -673,30 +566,6 @@ mod tests {
     }
 
     #[test]
-    fn others_pass_if_all_refusals_or_a_majority_are_of_waiters_that_come_first() {
-        for (letters, passes) in [
-            ("qgf", true),
-            ("qq", true),
-            ("qqqhh", true),
-            ("qqhhh", false),
-            ("qh", false),
-            ("hq", false),
-            ("hh", false),
-            ("gf", false),
-            ("", false),
-        ] {
-            assert_eq!(five(letters).lets_others_pass(), passes, "{letters}");
-        }
-    }
-
-    #[test]
-    fn another_kind_is_held_if_a_majority_says_so() {
-        for (letters, is_other) in [("ooo", true), ("oo", false), ("hhhhh", false)] {
-            assert_eq!(five(letters).is_other_kind(), is_other, "{letters}");
-        }
-    }
-
-    #[test]
     fn quarantined_until_a_majority_is_not() {
         let quarantined = |left| {
             Vote::Fail(Failure::Quarantined {
@@ -735,35 +604,6 @@ mod tests {
             Vote::Refuse(Refusal::Stale { counter: 1 }),
         ];
         assert_eq!(round_of(free.to_vec()).free_in(), Some(Duration::ZERO));
-    }
-
-    #[test]
-    fn masters_that_fail_are_not_contention() {
-        for (masters, letters, lacks) in [
-            (3, "ff", true),
-            (3, "fhh", false),
-            (5, "ffh", false),
-            (5, "fuf", true),
-            (4, "ff", true),
-        ] {
-            let round = round(Verb::Acquire, &Quorum::of(masters), letters);
-            assert_eq!(round.lacks_masters(), lacks, "{masters} {letters}");
-        }
-    }
-
-    #[test]
-    fn is_disowned_if_a_majority_says_so() {
-        for (masters, letters, disowned) in [
-            (3, "0", false),
-            (3, "0h", true),
-            (3, "0ff", false),  // a failure says nothing about the lock
-            (4, "g0gh", false), // two of four masters refuse, which is no majority
-            (5, "ff00", false),
-            (5, "f0h0g", true),
-        ] {
-            let round = round(Verb::Extend, &Quorum::of(masters), letters);
-            assert_eq!(round.is_disowned(), disowned, "{masters} {letters}");
-        }
     }
 
     #[test]
