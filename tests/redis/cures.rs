@@ -228,89 +228,10 @@ fn a_missing_right_has_the_right_as_its_cure() {
     with_masters(0, async |_| {
         let masters = durable();
         used_before(&masters).await;
-        for (rules, cures) in [
-            ("resetkeys ~quorlock:*", ""),
-            ("-config", "unknown: CONFIG GET: NOPERM: +config|get"),
-            ("-eval", "refuse: EVAL: NOPERM: +eval; then check again"),
-            ("-evalsha", "refuse: EVALSHA: NOPERM: +evalsha"),
-            (
-                "-eval -evalsha",
-                "refuse: EVAL: NOPERM: +eval +evalsha; then check again",
-            ),
-            ("-client|list", "unknown: lists: NOPERM: +client|list"),
-            (
-                "-client|setname",
-                "unknown: lists: CLIENT SETNAME: +client|list +client|setname",
-            ),
-            (
-                "-client|tracking",
-                "warn: CLIENT TRACKING: NOPERM: +client|tracking",
-            ),
-            (
-                "-client|caching",
-                "warn: CLIENT TRACKING: NOPERM: +client|tracking +client|caching",
-            ),
-            ("-type", "info: rights to inspect: TYPE: +type"),
-            ("-publish", "info: PUBLISH, SUBSCRIBE: denied: +publish"),
-            ("-subscribe", "info: PUBLISH, SUBSCRIBE: denied: +subscribe"),
-            (
-                "resetchannels &redisson_lock__channel:*",
-                "info: PUBLISH, SUBSCRIBE: denied: &quorlock:*",
-            ),
-            (
-                "-get -zrank",
-                "refuse: rights: no mutexes, fencing tokens without GET; \
-                 no fair locks without ZRANK: +get +zrank",
-            ),
-            (
-                "-set",
-                "warn: rights for mutexes: no mutexes, fencing tokens without SET: +set",
-            ),
-            // A user for mutexes without the right to `SET`.
-            (
-                "-set -exists -hdel -zadd -zrem -zrange -zrank -zscore -zlexcount",
-                "refuse: rights: no mutexes, fencing tokens without SET: +set\n\
-                 info: rights for other locks: without EXISTS, HDEL: +exists +hdel +zadd",
-            ),
-            (
-                "-hset",
-                "warn: quorlock:guard: without HSET: +hset\n\
-                 info: rights for other locks: without HSET: +hset",
-            ),
-            (
-                "resetkeys ~quorlock:[cdfqrw]* %R~quorlock:guard",
-                "warn: quorlock:guard: may not be written: ~quorlock:guard",
-            ),
-            (
-                "resetkeys %R~quorlock:fence:* ~quorlock:[cdgqrw]*",
-                "info: rights for other locks: no fencing tokens without fence: ~quorlock:fence:*",
-            ),
-            (
-                "resetkeys ~quorlock:[cdgqrw]*",
-                "info: rights for other locks: no fencing tokens without fence: ~quorlock:fence:*",
-            ),
-            (
-                "resetkeys ~quorlock:[cdfgqw]*",
-                "info: rights for other locks: no read-write locks without readers: ~quorlock:readers:*",
-            ),
-            (
-                "resetkeys %R~quorlock:check ~quorlock:[dfgqrw]*",
-                "unknown: rights to keys: not all keys: patterns for",
-            ),
-            (
-                "-info",
-                "unknown: INFO: denied: +info\nrefuse: quorlock:guard: answered : +info",
-            ),
-            (
-                "-hmget",
-                "refuse: quorlock:guard: answered : +hmget\n\
-                 refuse: rights: semaphores without HMGET: +hmget",
-            ),
-            (
-                "resetkeys ~quorlock:[cdfqrw]*",
-                "refuse: quorlock:guard: answered : ~quorlock:guard",
-            ),
-        ] {
+        // Each paragraph has rules, and what is found then. `-set -exists ..` is a user for mutexes
+        // without the right to `SET`.
+        for row in include_str!("cures.txt").trim_end().split("\n\n") {
+            let (rules, cures) = row.split_once('\n').unwrap_or((row, ""));
             // Older servers have no rules about subcommands, or they tell no script.
             let is_new = |part| rules.contains(part);
             if is_old
