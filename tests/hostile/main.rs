@@ -12,7 +12,6 @@
     reason = "test helpers fail like tests, but clippy recognizes only tests themselves"
 )]
 
-mod all_calls;
 mod close;
 mod flood;
 mod own_process;

@@ -14,7 +14,7 @@ use testkit::child_output::output_of;
 use tokio::runtime::{Builder, Runtime};
 
 /// Runs `body` in a process of its own, while no other test runs. Fails if the process does not end
-/// within `TIME_LIMIT` plus the length of the fuzz test.
+/// within `TIME_LIMIT`.
 ///
 /// `body` is a closure in the test, and so has its path.
 pub(crate) fn in_own_process<F: FnOnce()>(body: F) {
@@ -51,7 +51,7 @@ fn start(body: &str) {
         .spawn()
         .unwrap();
     let output = output_of(&mut process);
-    let end = Instant::now() + TIME_LIMIT + fuzz_length();
+    let end = Instant::now() + TIME_LIMIT;
     let status = loop {
         if let Some(status) = process.try_wait().unwrap() {
             break Some(status);
@@ -69,13 +69,6 @@ fn start(body: &str) {
         Some(status) => assert!(status.success() && said.contains("1 passed"), "{said}"),
     }
     print!("{said}");
-}
-
-/// Returns how long the fuzz test runs: `QUORLOCK_HOSTILE_SECONDS`, or 5 seconds.
-pub(crate) fn fuzz_length() -> Duration {
-    let seconds = env::var("QUORLOCK_HOSTILE_SECONDS").ok();
-    let seconds = seconds.map(|seconds| seconds.parse().unwrap());
-    Duration::from_secs(seconds.unwrap_or(5))
 }
 
 pub(crate) fn current_thread() -> Runtime {

@@ -2,9 +2,10 @@
 //! through the other masters.
 
 use std::{
+    future::Future,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -12,7 +13,6 @@ use std::{
 use quorlock::{__internals::KINDS, AcquireError, Coordinator, MasterSpec, Quarantine};
 use quorlock_check::{Shared, check};
 use testkit::hostile::{
-    all_calls::{Calls, HANG},
     answers::{honest, subscription},
     fake_server::{Fake, Peer},
 };
@@ -235,3 +235,33 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
 }
 
 const TTL: Duration = Duration::from_secs(1);
+
+/// The number of calls made, and the calls that did not return.
+#[derive(Default)]
+struct Calls {
+    made: AtomicU64,
+    hung: Mutex<Vec<String>>,
+}
+
+impl Calls {
+    fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    fn hung(&self) -> Vec<String> {
+        self.hung.lock().unwrap().clone()
+    }
+
+    /// Returns the output of `call`, or `None` if it takes longer than `HANG`.
+    async fn bounded<T>(&self, what: &str, call: impl Future<Output = T>) -> Option<T> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let returned = timeout(HANG, call).await.ok();
+        if returned.is_none() {
+            self.hung.lock().unwrap().push(what.to_owned());
+        }
+        returned
+    }
+}
+
+/// The limit after which a call counts as hung. Every deadline in these runs is far below it.
+const HANG: Duration = Duration::from_secs(5);

@@ -20,28 +20,6 @@ pub struct Proxy {
 impl Proxy {
     /// Delays all data by `each_way` in each direction. The bandwidth is not limited.
     pub fn delay(server: u16, each_way: Duration) -> Self {
-        Self::start(server, move |client, server| {
-            pass_delayed(client.try_clone()?, server.try_clone()?, each_way);
-            pass_delayed(server, client, each_way);
-            Ok(())
-        })
-    }
-
-    /// Sends new connections to another server.
-    pub fn lead_to(&self, server: u16) {
-        self.server.store(server, Ordering::Relaxed);
-    }
-
-    pub fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
-    }
-
-    /// Starts a proxy that calls `connect` with the two streams of each connection: to the client
-    /// and to the server.
-    pub fn start(
-        server: u16,
-        connect: impl Fn(TcpStream, TcpStream) -> io::Result<()> + Send + 'static,
-    ) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let proxy = Self {
             port: listener.local_addr().unwrap().port(),
@@ -60,10 +38,19 @@ impl Proxy {
                 };
                 let _ = client.set_nodelay(true);
                 let _ = master.set_nodelay(true);
-                let _ = connect(client, master);
+                let _ = delay_both(client, master, each_way);
             }
         });
         proxy
+    }
+
+    /// Sends new connections to another server.
+    pub fn lead_to(&self, server: u16) {
+        self.server.store(server, Ordering::Relaxed);
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
     }
 }
 
@@ -75,8 +62,14 @@ impl Drop for Proxy {
     }
 }
 
+fn delay_both(client: TcpStream, server: TcpStream, each_way: Duration) -> io::Result<()> {
+    pass_delayed(client.try_clone()?, server.try_clone()?, each_way);
+    pass_delayed(server, client, each_way);
+    Ok(())
+}
+
 /// Passes on all data with a delay.
-pub fn pass_delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
+fn pass_delayed(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
     let (sender, parts) = mpsc::channel::<(Instant, Vec<u8>)>();
     thread::spawn(move || {
         let mut buffer = vec![0; 64 * 1024];

@@ -1,4 +1,4 @@
-//! The part of RESP that is needed to separate commands and replies.
+//! The part of RESP that is needed to separate commands.
 
 /// Parses the first command in `bytes`, an array of bulk strings. Returns it with its length in
 /// bytes.
@@ -15,30 +15,6 @@ pub fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
         words.push(word.to_vec());
     }
     Some((words, at))
-}
-
-/// Returns the length of the first reply in `bytes`, which come from a real server.
-pub fn frame_length(bytes: &[u8]) -> Option<usize> {
-    let mut at = 0;
-    let mut values = 1;
-    while values > 0 {
-        let kind = *bytes.get(at)?;
-        let end = line_end(bytes, at)?;
-        let number: i64 = std::str::from_utf8(&bytes[at + 1..end])
-            .ok()
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or(0);
-        let number = usize::try_from(number).ok();
-        at = end + 2;
-        values -= 1;
-        match kind {
-            b'$' | b'!' | b'=' => at += number.map_or(0, |length| length + 2),
-            b'*' | b'~' | b'>' => values += number.unwrap_or(0),
-            b'%' => values += 2 * number.unwrap_or(0),
-            _ => {}
-        }
-    }
-    (at <= bytes.len()).then_some(at)
 }
 
 /// Parses the number in the line at `at`. Returns it with the start of the next line.
