@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::Fault;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{NAME, World, delay, millis, seconds, timed, valid};
+use crate::world::{NAME, World, delay, millis, seconds, timed};
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_won_as_soon_as_a_majority_has_granted() {
@@ -52,22 +52,6 @@ async fn validity_is_ttl_minus_drift_minus_elapsed() {
         assert_eq!(guard.remaining(), validity);
         assert_eq!(guard.valid_until(), (Instant::now() + validity).into_std());
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_becomes_invalid_when_its_validity_ends() {
-    let world = World::new(3).await;
-    let guard = world.guard().await;
-    let validity = valid(seconds(10));
-    assert_eq!(guard.validity(), validity);
-    sleep(validity - millis(1)).await;
-    assert!(guard.is_valid());
-    assert_eq!((guard.remaining(), guard.validity()), (millis(1), validity));
-    sleep(millis(1)).await;
-    assert!(!guard.is_valid());
-    assert_eq!(guard.remaining(), millis(0));
-    // The keys outlive the validity by the drift allowance.
-    assert_eq!(world.ttls(), [Some(millis(102)); 3]);
 }
 
 #[tokio::test(start_paused = true)]

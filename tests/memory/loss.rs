@@ -14,25 +14,6 @@ fn period() -> Duration {
     valid(TTL) / 3 + millis(10)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_key_that_a_majority_lost_is_a_lost_lock_at_the_next_renewal() {
-    for lost_on in [3, 4, 5] {
-        let world = World::new(5).await;
-        let guard = renewed_guard(&world).await;
-        sleep(seconds(33)).await;
-        for master in &world.masters[..lost_on] {
-            master.delete(NAME);
-        }
-        let (took, lost) = timed(guard.lost()).await;
-        assert_eq!(lost.reason, LostReason::Disowned);
-        assert!(took <= period(), "{took:?}");
-        sleep(TTL * 2).await;
-        // No key was written again, and the remaining keys have expired.
-        let left = vec![""; 5];
-        assert_eq!(world.holders(), left);
-    }
-}
-
 /// All methods that tell the lock's state report the loss, even after the masters work again.
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_stays_lost() {

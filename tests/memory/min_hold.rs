@@ -60,22 +60,6 @@ async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_long_job_releases_its_lock_at_its_end() {
-    for kind in KINDS {
-        let world = World::new(3).await;
-        let owner = world.locks.owner();
-        let lock = world
-            .locks
-            .of_kind(kind, NAME, &owner)
-            .min_hold(seconds(30));
-        let guard = lock.try_acquire().await.unwrap();
-        sleep(seconds(31)).await;
-        guard.release().await.unwrap();
-        assert_eq!(world.holders(), ["", "", ""]);
-    }
-}
-
 /// The owner of a lock that was left in place may acquire it again.
 #[tokio::test(start_paused = true)]
 async fn an_owner_keeps_what_it_left_in_place() {
@@ -89,16 +73,6 @@ async fn an_owner_keeps_what_it_left_in_place() {
     let again = lock.try_acquire().await.unwrap();
     assert_eq!(again.depth(), 1);
     again.release().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_lock_is_not_left_in_place() {
-    let world = World::new(3).await;
-    let lock = world.lock().min_hold(seconds(600));
-    let guard = lock.try_acquire().await.unwrap();
-    sleep(seconds(11)).await; // it is not renewed
-    guard.release().await.unwrap();
-    drop(lock.try_acquire().await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

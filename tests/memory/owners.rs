@@ -4,8 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
-    __internals::is_reentrant, AcquireError, Coordinator, Fault, Kind, LockState, LostReason,
-    Owner, Renewal,
+    __internals::is_reentrant, Coordinator, Fault, Kind, LockState, LostReason, Owner, Renewal,
 };
 use tokio::{
     task::LocalSet,
@@ -71,33 +70,6 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
     }
 }
 
-/// After a failed attempt, Redisson unlocks nodes that did not answer. The unlock takes a level
-/// from a lock that was held there before. Quorlock must not do that.
-#[tokio::test(start_paused = true)]
-async fn a_failed_reentry_takes_no_level_from_the_held_lock() {
-    for kind in BOTH {
-        for fault in [Fault::Down, Fault::Hang, Fault::Mute, error()] {
-            let world = World::new(3).await;
-            let owner = world.locks.owner();
-            let lock = lock(kind, &world.locks, &owner);
-            let guard = lock.acquire().await.unwrap();
-            guard.settled().await;
-            world.inject([fault.clone(), fault.clone()]);
-            let refused = lock.try_acquire().await.unwrap_err();
-            let is_known = matches!(refused, AcquireError::NoQuorum { .. });
-            assert!(is_known, "{fault:?}: {refused}");
-            assert_eq!(guard.depth(), 1);
-            assert!(guard.is_valid());
-            world.clear_faults();
-            sleep(seconds(10)).await;
-            assert_eq!(depths(&world, &owner), [1; 3], "{kind} {fault:?}");
-            assert_eq!(guard.state(), LockState::Held);
-            drop(guard);
-            assert_nothing_left(&world).await;
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn all_guards_of_an_owner_see_the_loss_and_the_owner_can_acquire_anew() {
     for kind in BOTH {
@@ -150,48 +122,6 @@ async fn reentering_a_lost_lock_acquires_it_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reentry_extends_the_renewal_limit() {
-    for kind in BOTH {
-        let world = World::with(3, |builder| builder.ttl(seconds(2))).await;
-        let owner = world.locks.owner();
-        let lock = lock(kind, &world.locks, &owner);
-        let outer = lock
-            .clone()
-            .renewal(Renewal::UpTo(seconds(5)))
-            .acquire()
-            .await
-            .unwrap();
-        sleep(seconds(3)).await;
-        let inner = lock
-            .clone()
-            .renewal(Renewal::UpTo(seconds(5)))
-            .acquire()
-            .await
-            .unwrap();
-        drop(
-            lock.clone()
-                .renewal(Renewal::UpTo(seconds(1)))
-                .acquire()
-                .await
-                .unwrap(),
-        ); // a reentry never shortens the limit
-        sleep(millis(4_500)).await;
-        assert!(outer.is_valid() && inner.is_valid());
-        let lost = timeout(seconds(3), inner.lost()).await.unwrap();
-        assert_eq!(lost.reason, LostReason::RenewalLimit);
-        assert!(!outer.is_valid());
-
-        // A guard without renewal is reentered by one with renewal.
-        let outer = lock.clone().renewal(Renewal::Off).acquire().await.unwrap();
-        let inner = lock.acquire().await.unwrap();
-        sleep(seconds(10)).await;
-        assert!(outer.is_valid() && inner.is_valid());
-        drop((outer, inner));
-        assert_nothing_left(&world).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_level_with_a_shorter_ttl_shortens_nothing() {
     for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
         let world = World::new(3).await;
@@ -214,38 +144,6 @@ async fn a_level_with_a_shorter_ttl_shortens_nothing() {
             outer.remaining() > seconds(98),
             "{kind}: a longer TTL counts for all levels"
         );
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn renewal_goes_on_until_the_last_guard_is_dropped() {
-    for kind in BOTH {
-        let world = World::new(3).await;
-        let owner = world.locks.owner();
-        let lock = lock(kind, &world.locks, &owner);
-        let (outer, inner) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
-        drop(outer); // this guard started the renewal
-        sleep(seconds(30)).await;
-        assert!(inner.is_valid());
-        drop(inner);
-        sleep(seconds(1)).await;
-        let before = world.commands();
-        sleep(seconds(60)).await;
-        assert_eq!(world.commands(), before);
-        assert_nothing_left(&world).await;
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_reentry_sends_one_command_to_each_master() {
-    for kind in BOTH {
-        let world = World::new(3).await;
-        let lock = own(kind, &world.locks);
-        let _outer = lock.acquire().await.unwrap();
-        let _inner = lock.acquire().await.unwrap();
-        let _innermost = lock.try_acquire().await.unwrap();
-        sleep(millis(1)).await;
-        assert_eq!(world.commands(), [3; 3], "{kind}");
     }
 }
 
