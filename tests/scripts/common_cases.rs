@@ -8,113 +8,50 @@ pub(super) const COUNTER: &str = "counter";
 /// The time, in milliseconds.
 const NOW: u64 = 1_700_000_000_000;
 
-/// The fields of hashes, one choice of each list. `_` is a space. A later field replaces an earlier
-/// one of the same name.
-pub(super) type Fields = &'static [&'static [&'static str]];
-
-pub(super) const READ_WRITE: Fields = &[
-    &[
-        "",
-        "writer=1_1_alive_a",
-        "writer=2_1_alive_a",
-        "writer=1_1_ended_a",
-        "writer=1_1_alive_b",
-        "writer=1_1_ended_b",
-        "writer=odd",
-    ],
-    &[
-        "",
-        "reader:a=1_1_alive",
-        "reader:a=2_1_alive",
-        "reader:a=1_1_ended",
-        "reader:a=odd",
-    ],
-    &["", "reader:b=1_1_alive", "reader:b=1_1_ended"],
-    &["", "read_write=3", "read_write=odd"],
-    &["", "mode=quorlock", "mode=read"],
-    &["", "c=1"],
-];
-
-pub(super) const SEMAPHORE: Fields = &[
-    &[
-        "",
-        "permit:a=1_alive_1 slot:1=a",
-        "permit:a=1_alive_2 slot:2=a",
-        "permit:a=2_alive_1 slot:1=a",
-        "permit:a=1_ended_1 slot:1=a",
-        "permit:a=odd",
-    ],
-    &[
-        "",
-        "permit:b=1_alive_1 slot:1=b",
-        "permit:b=1_alive_2 slot:2=b",
-        "permit:b=1_ended_2 slot:2=b",
-        "permit:b=1_alive_2",
-    ],
-    &["", "slot:3=b"],
-    &["", "semaphore=alive", "semaphore=ended", "semaphore=odd"],
-    &["", "mode=quorlock", "mode=read"],
-    &["", "c=1"],
-];
-
-/// The scripts with a common case: the keys, the hashes, and the arguments after the owner `a`.
-const SCRIPTS: [(&str, &[&str], Fields, &[&str]); 4] = [
-    (
-        "read_write/acquire",
-        &["lock", "waiters", "deadlines", "readers"],
-        READ_WRITE,
-        &[
-            "1 1 30000 read TICKET",
-            "2 1 90000 read TICKET",
-            "1 1 90000 write TICKET",
-            "2 1 30000 write TICKET",
-        ],
-    ),
-    (
-        "read_write/release",
-        &["lock", "waiters", "deadlines", "readers"],
-        READ_WRITE,
-        &[
-            "1 read TICKET",
-            "2 read TICKET",
-            "1 write TICKET",
-            "2 write TICKET",
-        ],
-    ),
-    (
-        "semaphore/acquire",
-        &["lock", "waiters", "deadlines"],
-        SEMAPHORE,
-        &[
-            "1 30000 1 0 TICKET",
-            "1 90000 2 0 TICKET",
-            "2 30000 2 0 TICKET",
-            "2 90000 4 0 TICKET",
-        ],
-    ),
-    (
-        "semaphore/release",
-        &["lock", "waiters", "deadlines"],
-        SEMAPHORE,
-        &["1 TICKET 1", "2 TICKET 2"],
-    ),
-];
-
 #[test]
 fn a_common_case_does_what_the_script_does() {
     let all = all();
-    for (name, keys, fields, calls) in SCRIPTS {
+    for Calls {
+        name,
+        keys,
+        hash,
+        calls,
+    } in calls(include_str!("common_cases.txt"))
+    {
         let (whole, rest) = (&all[name], &rest_of(name).unwrap());
-        for hash in hashes(fields) {
+        for hash in hashes(hash) {
             for queue in ["none", "waiters", "readers"] {
-                for call in calls {
+                for call in &calls {
                     let [one, other] = [whole, rest]
-                        .map(|script| outcome(script, (keys, call), keyspace(&hash, queue)));
+                        .map(|script| outcome(script, (&keys, call), keyspace(&hash, queue)));
                     assert_eq!(one, other, "{name} {call}, {hash:?}, queue: {queue}");
                 }
             }
         }
     }
+}
+
+/// Calls of a script: its keys, the name of its hashes, and the arguments after the owner `a`.
+pub(super) struct Calls {
+    pub(super) name: &'static str,
+    pub(super) keys: Vec<&'static str>,
+    pub(super) hash: &'static str,
+    pub(super) calls: Vec<&'static str>,
+}
+
+/// Reads a table of calls.
+pub(super) fn calls(table: &'static str) -> impl Iterator<Item = Calls> {
+    table.trim_end().split("\n\n").skip(1).map(|paragraph| {
+        let (head, calls) = paragraph.split_once('\n').unwrap();
+        let (script, keys) = head.split_once(": ").unwrap();
+        let (name, hash) = script.split_once(", ").unwrap();
+        Calls {
+            name,
+            keys: keys.split(' ').collect(),
+            hash,
+            calls: calls.lines().collect(),
+        }
+    })
 }
 
 /// Returns a script without the common case with which it begins. `None` if there is none.
@@ -133,21 +70,27 @@ pub(super) fn outcome(
     mut keys: Keyspace,
 ) -> (Done, Keyspace) {
     let call = call.replace("TICKET", "1700000000000000:a");
+    let call = call.replace("NONE", "");
     let words: Vec<_> = ["a"].into_iter().chain(call.split(' ')).collect();
     let done = run(script, (names, &words), &mut keys, NOW);
     keys.run(&["DEL", COUNTER], NOW * 1_000);
     (done, keys)
 }
 
-pub(super) fn hashes(fields: Fields) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
-    let count = fields.iter().map(|list| list.len()).product();
+/// Returns the hashes of this name in the table.
+pub(super) fn hashes(name: &str) -> impl Iterator<Item = BTreeMap<&'static str, &'static str>> {
+    let mut tables = include_str!("hashes.txt").trim_end().split("\n\n");
+    let fields = tables.find_map(|table| table.strip_prefix(name)).unwrap();
+    let choices = |line: &'static str| line.split(", ").collect::<Vec<_>>();
+    let fields: Vec<_> = fields.trim_start().lines().map(choices).collect();
+    let count = fields.iter().map(Vec::len).product();
     (0..count).map(move |mut number: usize| {
         let choices = fields.iter().map(|list| {
             let choice = list[number % list.len()];
             number /= list.len();
             choice
         });
-        let fields = choices.flat_map(|choice| choice.split_whitespace());
+        let fields = choices.flat_map(str::split_whitespace);
         fields.filter_map(|field| field.split_once('=')).collect()
     })
 }
