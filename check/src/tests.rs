@@ -26,7 +26,6 @@ const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole
                    try.HSET:ERR wrong number of arguments for 'hset' command\nmay_listen:yes\n";
 
 const GUARD: &str = "quorlock:guard";
-const MESSAGES: &str = "PUBLISH, SUBSCRIBE";
 
 type Found = (Severity, &'static str);
 
@@ -125,53 +124,13 @@ fn nothing_is_found_on_masters_that_are_fit() {
 
 #[test]
 fn each_setting_has_its_finding() {
-    for (changes, expected) in [
-        ("role:slave", (Refuse, "role")),
-        ("-role", (Refuse, "role")),
-        ("-run_id", (Refuse, "run_id")),
-        ("dragonfly_version:df-v1.2", (Refuse, "server")),
-        ("crdt_config_version:3", (Refuse, "server")),
-        ("active-replica:yes", (Refuse, "server")),
-        ("redis_version:6.2.14", (Warn, "redis_version")),
-        ("connected_slaves:1", (Warn, "connected_slaves")),
-        ("redis_mode:cluster", (Warn, "redis_mode")),
-        ("-redis_mode\nserver_mode:cluster", (Warn, "redis_mode")),
-        ("maxmemory_policy:volatile-ttl", (Warn, "maxmemory_policy")),
-        (
-            "maxmemory:9\nmaxmemory_policy:volatile-lru",
-            (Refuse, "maxmemory_policy"),
-        ),
-        ("run_id:a", (Refuse, "run_id")),
-        ("master_replid:a", (Warn, "master_replid")),
-        ("master_replid2:a", (Warn, "master_replid")),
-        ("timeout:60", (Warn, "timeout")),
-        ("may_listen:no", (Info, MESSAGES)),
-        ("may_listen:no channel", (Info, MESSAGES)),
-        ("origin_age:none", (Info, GUARD)),
-        ("origin_age:another", (Warn, GUARD)),
-        ("origin_age:60000", (Warn, GUARD)),
-        (
-            "-origin_age\ntry.origin:WRONGTYPE Operation against a key",
-            (Unknown, GUARD),
-        ),
-        (
-            "-origin_age\ntry.origin:ERR ACL failure in script: No permissions to access a key",
-            (Refuse, GUARD),
-        ),
-        (
-            "-origin_age\ntry.origin:ERR Script attempted to access a non local key in a cluster node",
-            (Refuse, "redis_mode"),
-        ),
-        (
-            "try.origin_write:ERR ACL failure in script: No permissions to access a key",
-            (Warn, GUARD),
-        ),
-    ] {
-        assert_eq!(
-            with_one(changes, &Shared::default()),
-            [expected],
-            "{changes}"
-        );
+    for row in include_str!("settings.txt").lines().skip(2) {
+        let (changes, expected) = row.split_once(" | ").unwrap();
+        let found = with_one(&changes.replace(" & ", "\n"), &Shared::default());
+        let [(severity, setting)] = found[..] else {
+            panic!("{row}: {found:?}");
+        };
+        assert_eq!(format!("{severity} {setting}"), expected, "{changes}");
     }
     assert_eq!(with_one("origin_age:61000", &Shared::default()), []);
 }
@@ -382,61 +341,12 @@ fn each_error_about_the_state_of_a_server_has_its_own_cure() {
 fn each_missing_right_has_its_finding() {
     const COMMAND: &str = "User lock has no permissions to run the 'set' command";
     const KEY: &str = "No permissions to access a key";
-    let queued = "no fair locks, read-write locks, semaphores without";
-    let hashes = "no reentrant locks, fair locks, read-write locks, semaphores without";
-    for (tried, error, expected) in [
-        (
-            "PEXPIRE",
-            COMMAND,
-            "refuse: rights: no mutexes, reentrant locks, fair locks, read-write locks, \
-             semaphores without PEXPIRE",
-        ),
-        (
-            "SET HSET",
-            COMMAND,
-            &format!(
-                "refuse: rights: no mutexes, fencing tokens without SET\n\
-                 info: rights for other locks: {hashes} HSET"
-            ),
-        ),
-        (
-            "HSET HMGET",
-            COMMAND,
-            &format!("info: rights for other locks: {hashes} HMGET, HSET"),
-        ),
-        ("HLEN", COMMAND, &format!("refuse: rights: {hashes} HLEN")),
-        // HSET, which the origin record needs, is not enough to acquire a reentrant lock.
-        (
-            "EXISTS ZRANK",
-            COMMAND,
-            "info: rights for other locks: no reentrant locks, read-write locks, semaphores \
-             without EXISTS; no fair locks without EXISTS, ZRANK",
-        ),
-        ("ZADD", COMMAND, &format!("refuse: rights: {queued} ZADD")),
-        // Without the right to one of the keys, no script of the lock runs.
-        (
-            "writers",
-            KEY,
-            "info: rights for other locks: no read-write locks without writers",
-        ),
-        (
-            "deadlines",
-            KEY,
-            &format!("info: rights for other locks: {queued} deadlines"),
-        ),
-        (
-            "queue",
-            KEY,
-            "info: rights for other locks: no fair locks without queue",
-        ),
-        (
-            "SET GET HSET PEXPIRE",
-            KEY,
-            "unknown: rights to keys: not all keys",
-        ),
-        // The key may be read only.
-        ("SET PEXPIRE", KEY, "unknown: rights to keys: not all keys"),
-    ] {
+    let table = include_str!("missing_rights.txt").trim_end();
+    for row in table.split("\n\n").skip(1) {
+        let lines: Vec<_> = row.lines().filter(|line| !line.starts_with('#')).collect();
+        let (tried, error) = lines[0].split_once(" | ").unwrap();
+        let error = if error == "key" { KEY } else { COMMAND };
+        let expected = lines[1..].join("\n");
         let lines = tried.split(' ');
         let lines = lines.map(|what| format!("try.{what}:ERR ACL failure in script: {error}\n"));
         let lacking = master("c", &lines.collect::<String>());
