@@ -477,16 +477,19 @@ mod tests {
             let texts = texts.map(|text| text.trim_start_matches('!').replace(" none", " "));
             let seen: Vec<_> = texts.map(|text| Seen::parse(&text)).collect();
             let found = only(holders(&seen, &Quorum::of(seen.len()), quarantined));
-            let found = found.map_or("free".to_owned(), |one| {
-                let kind = one.kind.map_or("any", Kind::word);
-                let left = one
-                    .remaining
-                    .map_or(-1, |left| left.as_millis().cast_signed());
-                let owner = one.owner.as_deref().unwrap_or("none");
-                let client = one.client.map(|client| format!(" {client}"));
-                let client = client.unwrap_or_default();
-                format!("{kind} {left} {} {owner}{client}", one.depth)
-            });
+            let found = found.map_or_else(
+                || "free".to_owned(),
+                |one| {
+                    let kind = one.kind.map_or("any", Kind::word);
+                    let left = one
+                        .remaining
+                        .map_or(-1, |left| left.as_millis().cast_signed());
+                    let owner = one.owner.as_deref().unwrap_or("none");
+                    let client = one.client.map(|client| format!(" {client}"));
+                    let client = client.unwrap_or_default();
+                    format!("{kind} {left} {} {owner}{client}", one.depth)
+                },
+            );
             assert_eq!(found, expected, "{line}");
         }
     }

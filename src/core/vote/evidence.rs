@@ -388,7 +388,8 @@ mod tests {
 
     #[test]
     fn votes_show_what_the_table_says() {
-        const QUESTIONS: [(&str, fn(&Round) -> bool); 16] = [
+        type Question = (&'static str, fn(&Round) -> bool);
+        const QUESTIONS: [Question; 16] = [
             ("answers", |round| {
                 round.every_set_has_in_time(Vote::is_answer)
             }),
