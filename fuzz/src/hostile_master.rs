@@ -16,9 +16,7 @@ use tokio::{
 };
 
 use testkit::hostile::{
-    answers::{
-        CHANNELS, ERRORS, HUGE, NO_SCRIPT, PUSHES, REPLIES, greeting, honest, nested, subscription,
-    },
+    answers::{CHANNELS, NO_SCRIPT, answers, greeting, honest, nested, subscription},
     resp,
 };
 
@@ -273,7 +271,11 @@ fn encoded(bytes: &[Bytes]) -> Vec<u8> {
 
 impl Bytes {
     fn encode(&self, out: &mut Vec<u8>) {
-        let pick = |from: &[&'static [u8]], number: u8| from[usize::from(number) % from.len()];
+        let pick = |heading, number: u8| {
+            let mut answers = answers(heading);
+            answers.swap_remove(usize::from(number) % answers.len())
+        };
+        let name = |channel: u8| CHANNELS[usize::from(channel) % CHANNELS.len()];
         out.extend(match self {
             Self::Any(bytes) => bytes.clone(),
             Self::Changed(name) => {
@@ -282,22 +284,22 @@ impl Bytes {
             }
             Self::Confirmation(begins, channel) => {
                 let what = if *begins { "subscribe" } else { "unsubscribe" };
-                subscription(what, pick(CHANNELS, *channel))
+                subscription(what, name(*channel))
             }
-            Self::Error(number) => pick(ERRORS, *number).to_vec(),
+            Self::Error(number) => pick("Errors", *number),
             Self::Guard { since, now, run_id } => {
                 text(&format!("{since} {now} a{} earlier", run_id % 4))
             }
-            Self::Huge(number) => pick(HUGE, *number).to_vec(),
+            Self::Huge(number) => pick("Huge", *number),
             Self::Message(channel, text) => {
-                let channel = String::from_utf8_lossy(pick(CHANNELS, *channel));
+                let channel = String::from_utf8_lossy(name(*channel));
                 let (long, length) = (channel.len(), text.len());
                 format!(">3\r\n+message\r\n${long}\r\n{channel}\r\n${length}\r\n{text}\r\n").into()
             }
             Self::Nested(kind, depth) => nested(b"*~>%|"[usize::from(kind % 5)], (*depth).into()),
             Self::Number(number) => format!(":{number}\r\n").into_bytes(),
-            Self::Push(number) => pick(PUSHES, *number).to_vec(),
-            Self::Reply(number) => pick(REPLIES, *number).to_vec(),
+            Self::Push(number) => pick("Pushes", *number),
+            Self::Reply(number) => pick("Replies", *number),
             Self::Text(words) => {
                 let words: Vec<_> = words.iter().map(Word::text).collect();
                 text(&words.join(" ").replace(" \n ", "\n"))

@@ -42,79 +42,15 @@ pub fn nested(kind: u8, depth: usize) -> Vec<u8> {
 
 pub const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
 
-pub const REPLIES: &[&[u8]] = &[
-    b"+OK\r\n",
-    b":1\r\n",
-    b":0\r\n",
-    b":-5\r\n",
-    b":9223372036854775807\r\n",
-    b":-9223372036854775808\r\n",
-    b"$-1\r\n",
-    b"*-1\r\n",
-    b"_\r\n",
-    b"*0\r\n",
-    b"%0\r\n",
-    b"#t\r\n",
-    b",inf\r\n",
-    b"(3492890328409238509324850943850943825024385\r\n",
-    b"=7\r\ntxt:abc\r\n",
-    b"!11\r\nERR unknown\r\n",
-    b"~2\r\n:1\r\n:2\r\n",
-    b"|1\r\n+a\r\n+b\r\n:1\r\n",
-    b"$0\r\n\r\n",
-    b"$6\r\nqueued\r\n",
-    b"$8\r\nqueued 1\r\n",
-    b"$20\r\nheld 5000 1 1 nobody\r\n",
-    b"$4\r\nkind\r\n",
-    b"$22\r\nskew 1700000000000000 \r\n",
-    b"$21\r\nskew 1700000000000000\r\n",
-    b"$8\r\nstale 99\r\n",
-    b"$25\r\nstale 9223372036854775807\r\n",
-    b"+QUEUED\r\n",
-    b"*3\r\n$9\r\nsubscribe\r\n$1\r\nx\r\n:1\r\n",
-    b"*3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\n0\r\n",
-];
-
-pub const ERRORS: &[&[u8]] = &[
-    b"-ERR no\r\n",
-    b"-BUSY Redis is busy running a script.\r\n",
-    b"-OOM command not allowed when used memory > 'maxmemory'.\r\n",
-    b"-READONLY You can't write against a read only replica.\r\n",
-    b"-LOADING Redis is loading the dataset in memory\r\n",
-    b"-NOREPLICAS Not enough good replicas to write.\r\n",
-    b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n",
-    b"-NOPERM this user has no permissions\r\n",
-    b"-MOVED 1 127.0.0.1:1\r\n",
-    b"-\r\n",
-    b"-NOSCRIPT\r\n",
-];
-
-pub const HUGE: &[&[u8]] = &[
-    b"$16777215\r\n",
-    b"$99999999999\r\n",
-    b"*16777215\r\n",
-    b"%16777215\r\n",
-    b"*9223372036854775807\r\n",
-    b"$18446744073709551615\r\n",
-    b"$-2\r\n",
-    b"*-99\r\n",
-    b"%9223372036854775807\r\n",
-    b"|9223372036854775807\r\n",
-    b":99999999999999999999999999\r\n",
-];
-
-pub const PUSHES: &[&[u8]] = &[
-    b">0\r\n",
-    b">1\r\n+invalidate\r\n",
-    b">2\r\n+invalidate\r\n_\r\n",
-    b">2\r\n+invalidate\r\n*1\r\n$1\r\nx\r\n",
-    b">3\r\n+message\r\n:1\r\n:2\r\n",
-    b">3\r\n+subscribe\r\n_\r\n:1\r\n",
-    b">2\r\n+subscribe\r\n+x\r\n",
-    b">-1\r\n",
-    b">1\r\n:1\r\n",
-    b">4\r\n+pmessage\r\n+x\r\n+y\r\n+z\r\n",
-];
+/// Returns the answers under this heading of the table: `Replies`, `Errors`, `Huge` (which announce
+/// more than they have), or `Pushes`.
+pub fn answers(heading: &str) -> Vec<Vec<u8>> {
+    let mut lists = include_str!("answers.txt").split("# ");
+    let list = lists.find_map(|list| list.strip_prefix(heading)).unwrap();
+    let lines = list.trim_end().lines().skip(1);
+    let answers = lines.map(|line| line.replace("\\r\\n", "\r\n").into_bytes());
+    answers.collect()
+}
 
 pub const CHANNELS: &[&[u8]] = &[
     b"x",
