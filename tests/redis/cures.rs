@@ -182,31 +182,8 @@ fn no_right_helps_a_part_of_a_cluster() {
 #[test]
 fn no_right_helps_where_commands_are_renamed() {
     with_masters(0, async |_| {
-        for (commands, cures) in [
-            (
-                "CONFIG CLIENT INFO TYPE PUBLISH SUBSCRIBE PTTL",
-                "unknown: CONFIG GET: unknown command: look at the settings by hand\n\
-                 unknown: lists: unknown command: do not rename or disable CLIENT\n\
-                 warn: CLIENT TRACKING: unknown command: do not rename or disable CLIENT\n\
-                 unknown: INFO: denied: the server itself forbids that in scripts\n\
-                 info: rights to inspect: TYPE: the server itself forbids that in scripts\n\
-                 info: PUBLISH, SUBSCRIBE: denied: the server itself forbids that in scripts\n\
-                 refuse: rights: PTTL: the server itself forbids that in scripts\n\
-                 refuse: quorlock:guard: nknown: the server itself forbids that in scripts",
-            ),
-            (
-                "EVAL",
-                "refuse: EVAL: unknown command: do not rename or disable EVAL",
-            ),
-            (
-                "EVALSHA",
-                "refuse: EVALSHA: unknown command: do not rename or disable EVAL",
-            ),
-            (
-                "HELLO",
-                "refuse: redis_version: unknown command: do not rename HELLO",
-            ),
-        ] {
+        for row in include_str!("renamed.txt").trim_end().split("\n\n") {
+            let (commands, cures) = row.split_once('\n').unwrap();
             let options = commands.split(' ');
             let options = options.flat_map(|one| ["--rename-command", one, ""]);
             let master = Server::start_with(&options.collect::<Vec<_>>());

@@ -190,56 +190,10 @@ fn no_majority_is_69() {
 #[test]
 fn wrong_arguments_are_64() {
     let masters = masters(3);
-    let time = "is not a time, expected one such as 10s, 500ms or 1m";
-    let status = "expected a number from 0 to 255";
-    let permits = "expected a number from 1 to 1000";
-    let conflict = "cannot be used with";
-    for (words, says) in [
-        ("", ""),
-        ("run", ""),
-        ("run a", ""),
-        ("run a ls", "put -- before the command"),
-        ("run a ls -l", "put -- before the command"),
-        ("run --wait 1s --nonblock a -- true", ""),
-        (
-            "run --ttl 2h a -- true", // more than the longest TTL
-            "or a longer --max-ttl or max_ttl in all programs",
-        ),
-        ("run --ttl 1ms a -- true", ""),
-        ("run --ttl 0s a -- true", "a TTL of 0s is out of range"),
-        (
-            "run --max-hold 0s a -- true",
-            "invalid value '0s' for '--max-hold <TIME>'",
-        ),
-        ("run --kill-after 6s a -- true", ""), // more than half the TTL
-        ("run --wait -1s a -- true", time),
-        ("run --ttl abc a -- true", time),
-        ("run --ttl 10x a -- true", time),
-        ("run --wait 200years a -- true", "is longer than 100 years"),
-        ("run -E x a -- true", status),
-        ("run -E 256 a -- true", status),
-        (
-            "doctor --textfile q.txt",
-            "expected a name that ends with .prom",
-        ),
-        ("run --permits 0 a -- true", permits),
-        ("run --permits 1001 a -- true", permits),
-        ("run --permits=-1 a -- true", permits),
-        ("run --permits many a -- true", permits),
-        ("run --permits 2 --fair a -- true", conflict),
-        ("run --permits 2 --read a -- true", conflict),
-        ("run --permits 2 --write a -- true", conflict),
-        ("run --read --write a -- true", conflict),
-        ("run --read --fair a -- true", conflict),
-        ("run --write --fair a -- true", conflict),
-        ("run --read --fence a -- true", conflict),
-        ("run -- -job", "names stand before --"),
-        ("run -n -job -- true", "names stand before --"),
-        ("hold -- -job", "names stand before --"),
-        ("hold", ""),
-        ("hold a -- true", ""), // it would lock "true", too
-        ("fly", ""),
-    ] {
+    run(&masters, "").gives(64, "");
+    for row in include_str!("wrong_arguments.txt").lines() {
+        let (words, says) = row.split_once(" |").unwrap();
+        let says = says.trim();
         run(&masters, words).gives(64, "").says(says);
     }
     run(&masters, "run --permits 1000 a -- true").is(0);
