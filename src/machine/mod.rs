@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use slotmap::{SlotMap, new_key_type};
+use slotmap::{Key, SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, Terms, ask::Asking, extend::Heal, step::Step},
@@ -345,8 +345,11 @@ impl Machine {
         };
         self.claims[id].timer = None;
         let round = self.step(id, now, |claim, step| claim.renew(step, random));
-        if let Some(round) = round {
-            let lock = self.claims[id].terms.lock_id.clone();
+        let claim = &self.claims[id];
+        if let Some(round) = round
+            && !claim.open_hold(id).is_null()
+        {
+            let lock = claim.terms.lock_id.clone();
             self.out.push(Effect::Renews(lock, id, round));
         }
         true

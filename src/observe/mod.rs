@@ -1,14 +1,10 @@
 //! Log messages, spans and metrics about locks and rounds.
 
-use std::{
-    collections::{HashMap, hash_map::Entry},
-    fmt,
-    sync::Arc,
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tracing::{Span, debug, debug_span, field, info, warn};
+use slotmap::{Key, SecondaryMap, secondary::Entry};
+use tracing::{Level, Span, debug, debug_span, field, info, span_enabled, warn};
 
 use crate::{
     clock,
@@ -39,7 +35,7 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    open_holds: Mutex<HashMap<ClaimId, Hold>>,
+    open_holds: Mutex<SecondaryMap<ClaimId, Hold>>,
     // If a metric is about locks, its first label is the kind of lock.
     waits: By<By<Histogram>>,
     holds: By<By<Histogram>>,
@@ -149,7 +145,7 @@ impl LockObserver {
         };
         let span = debug_span!(target: LOCK, parent: &*hold, "renew", lock = %name, outcome = field::Empty);
         let span = Arc::new(span);
-        if let Some(hold) = self.open_holds.lock().get_mut(&claim) {
+        if let Some(hold) = self.open_holds.lock().get_mut(claim) {
             hold.renewals.push((round, span));
         }
         true
@@ -159,7 +155,7 @@ impl LockObserver {
     /// this span and those of earlier renewals. Otherwise, late answers may still confirm it.
     pub(crate) fn decide_renewal(&self, claim: ClaimId, round: RoundId, outcome: &str) {
         let mut spans = Vec::new();
-        if let Some(Hold { renewals, .. }) = self.open_holds.lock().get_mut(&claim)
+        if let Some(Hold { renewals, .. }) = self.open_holds.lock().get_mut(claim)
             && let Some(at) = renewals.iter().position(|(id, _)| *id == round)
         {
             if outcome == FAILED {
@@ -210,7 +206,8 @@ impl LockObserver {
         claim: ClaimId,
         won: impl Fn() -> (Option<u64>, Option<Slot>),
     ) -> bool {
-        if self.open_holds.lock().contains_key(&claim) {
+        let is_shown = IS_ON || span_enabled!(target: LOCK, Level::DEBUG, "hold");
+        if !is_shown || self.open_holds.lock().contains_key(claim) {
             return false;
         }
         let (name, kind) = (lock.name(), lock.kind());
@@ -225,17 +222,17 @@ impl LockObserver {
             return false;
         }
         match self.open_holds.lock().entry(claim) {
-            Entry::Occupied(_) => false, // another guard was faster
-            Entry::Vacant(entry) => {
+            Some(Entry::Vacant(entry)) => {
                 entry.insert(hold);
                 true
             }
+            _ => false, // another guard was faster
         }
     }
 
     /// Forgets a hold whose lock was lost before its first guard had it.
     pub(crate) fn drop_hold(&self, claim: ClaimId) {
-        let _dropped_unlocked = self.open_holds.lock().remove(&claim);
+        let _dropped_unlocked = self.open_holds.lock().remove(claim);
     }
 
     /// Logs a wait that has taken longer than the TTL of its lock.
@@ -257,8 +254,8 @@ impl LockObserver {
     /// lock was released, also logs that.
     fn end_hold(&self, lock: &LockId, claim: ClaimId, end: &str) {
         let name = lock.name();
-        let hold = self.open_holds.lock().remove(&claim);
-        if let Some(hold) = &hold {
+        let hold = (!claim.is_null()).then(|| self.open_holds.lock().remove(claim));
+        if let Some(hold) = hold.flatten() {
             let holds = self.holds.at_both(lock.kind().word(), end);
             record_since(hold.since, holds);
             if let Some(span) = &hold.span {
@@ -271,7 +268,10 @@ impl LockObserver {
     }
 
     fn hold_span(&self, claim: ClaimId) -> Option<Arc<Span>> {
-        self.open_holds.lock().get(&claim)?.span.clone()
+        if claim.is_null() {
+            return None;
+        }
+        self.open_holds.lock().get(claim)?.span.clone()
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A

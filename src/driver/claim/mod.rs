@@ -145,7 +145,7 @@ impl ClaimHandle {
         let least_retry = self.context.config.node_timeout.least();
         let is_held = self.step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, least_retry)
+            claim.hold(step, request.renewal, least_retry, is_first)
         });
         if is_first && !is_held {
             observer.drop_hold(self.id);

@@ -22,7 +22,7 @@ use crate::{
 impl Claim {
     /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is already
     /// being renewed, the renewal ends at the later of the old and the new limit. Returns `false` if
-    /// the lock is not held.
+    /// the lock is not held. `is_shown` is set if the observer has just opened the hold.
     ///
     /// A renewal that finds no majority is not tried again within `least_retry`.
     pub(crate) fn hold(
@@ -30,6 +30,7 @@ impl Claim {
         step: &Step<'_>,
         renewal: Renewal,
         least_retry: Duration,
+        is_shown: bool,
     ) -> bool {
         let start = step.rounds.of(self.newest).start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
@@ -39,6 +40,7 @@ impl Claim {
             return false;
         };
         held.has_guard = true;
+        self.has_open_hold |= is_shown;
         let Some(mut plan) = RenewalPlan::new(start, lease, least_retry, renewal) else {
             return true;
         };

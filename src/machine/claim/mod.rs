@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 
 use self::step::Step;
 use super::{
-    RoundId,
+    ClaimId, RoundId,
     out::{Effect, What},
     round::Role,
     waiters::Topic,
@@ -66,6 +66,8 @@ pub(crate) struct Claim {
     phase: Phase,
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: RoundId,
+    /// `true` once the observer has an open hold of this claim.
+    has_open_hold: bool,
     /// The time of the claim's timer, by which it is renewed.
     pub(in crate::machine) timer: Option<LeaseTick>,
     /// The number of references, all of callers.
@@ -279,9 +281,18 @@ impl Claim {
         }
     }
 
+    /// Returns the `id` of this claim for the observer. It is null if no one wants to see the hold.
+    pub(in crate::machine) fn open_hold(&self, id: ClaimId) -> ClaimId {
+        if self.has_open_hold {
+            id
+        } else {
+            ClaimId::default()
+        }
+    }
+
     fn tell(&self, step: &mut Step<'_>, what: What) {
-        let lock = self.terms.lock_id.clone();
-        step.out.push(Effect::Event(lock, step.id, what));
+        let (lock, claim) = (self.terms.lock_id.clone(), self.open_hold(step.id));
+        step.out.push(Effect::Event(lock, claim, what));
     }
 
     fn command(&self, action: Action) -> Command {
