@@ -16,14 +16,14 @@ mod questions;
 /// A set of independent masters that hold locks together.
 ///
 /// A coordinator is cheap to clone, and all clones share everything. Each master has one
-/// connection. A background task connects to the masters, notices when a master hangs, and
-/// reconnects. A request to a master that is known to be down fails at once. Another task renews
-/// the locks that are held. The tasks end after the last clone of the coordinator, the last lock
-/// and the last guard are dropped. Before they end, they deliver everything that was posted.
+/// connection. A background task connects to the masters, notices when a master hangs, reconnects,
+/// and renews the locks that are held. A request to a master that is known to be down fails at
+/// once. The task ends after the last clone of the coordinator, the last lock and the last guard
+/// are dropped. Before it ends, it delivers everything that was posted.
 ///
 /// # Runtimes
 ///
-/// The tasks and timers live on the tokio runtime in which the coordinator was built. Await the
+/// The task and the timers live on the tokio runtime in which the coordinator was built. Await the
 /// futures of locks and guards there or on another tokio runtime: other executors are not
 /// supported. A current-thread runtime runs only during a `block_on`: between two such calls, no
 /// lock is renewed, and futures on another runtime wait without limit.
@@ -32,7 +32,7 @@ mod questions;
 /// are idle: the task that renews may wait for the thread on which it was woken. Run such code with
 /// `spawn_blocking` or `block_in_place`.
 ///
-/// When the runtime of the tasks shuts down, locks that are held are [lost](crate::Guard::lost),
+/// When the runtime of the task shuts down, locks that are held are [lost](crate::Guard::lost),
 /// and acquisitions fail with [`Closed`](crate::AcquireError::Closed). The same happens if a
 /// [stream](crate::MasterSpec::from_stream) of the program panics, and in a process that was forked
 /// after the coordinator was made. The parent of that process keeps its locks. A panic of a
