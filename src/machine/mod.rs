@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use slotmap::{Key, SlotMap, new_key_type};
+use slotmap::{SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, Terms, ask::Asking, extend::Heal, step::Step},
@@ -303,13 +303,14 @@ impl Machine {
             } => {
                 // A failure has a consequence only if it decides the round.
                 let matters = is_answer || before == Outcome::Pending;
+                let hold = self.claims.get(claim).and_then(|claim| claim.shown_hold());
                 if matters && self.claims.contains_key(claim) {
                     self.step(claim, now, |claim, step| {
                         claim.note_vote(step, round, master, before);
                     });
                 }
                 let word = renewal_word(before, outcome).filter(|_| is_renewal);
-                let decided = word.map(|word| Effect::RenewalDecided(claim, round, word));
+                let decided = word.map(|word| Effect::RenewalDecided(hold, round, word));
                 self.out.extend(decided);
                 if is_renewal && before == Outcome::Pending && outcome != before {
                     self.out.extend(self.renewals.decided());
@@ -326,8 +327,8 @@ impl Machine {
             Role::Stay(ref lock)
                 if before == Outcome::Pending && outcome == Outcome::NoMajority =>
             {
-                let (lock, released) = (lock.clone(), ClaimId::default());
-                self.out.push(Effect::Event(lock, released, What::NotKept));
+                let lock = lock.clone();
+                self.out.push(Effect::Event(lock, None, What::NotKept));
             }
             Role::Inspection(_)
             | Role::Question
@@ -347,10 +348,10 @@ impl Machine {
         let round = self.step(id, now, |claim, step| claim.renew(step, random));
         let claim = &self.claims[id];
         if let Some(round) = round
-            && !claim.open_hold(id).is_null()
+            && let Some(hold) = claim.shown_hold()
         {
             let lock = claim.terms.lock_id.clone();
-            self.out.push(Effect::Renews(lock, id, round));
+            self.out.push(Effect::Renews(lock, hold, round));
         }
         true
     }

@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tracing::Span;
 
 use crate::{
     core::{
@@ -17,7 +19,7 @@ use crate::{
         view::LostReason,
         vote::{MasterSet, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
-    machine::{ClaimId, Now, RoundId, VotesTo},
+    machine::{Now, RoundId, VotesTo},
     meter::IS_ON,
 };
 
@@ -29,18 +31,31 @@ pub(crate) enum Effect {
     /// This waker is dropped.
     Drop(Waker),
     /// Something happened to a lock.
-    Event(LockId, ClaimId, What),
+    Event(LockId, Option<Arc<Hold>>, What),
     /// What is new of which master.
     News(usize, MasterEvent),
     /// The outcome of a renewal.
-    RenewalDecided(ClaimId, RoundId, &'static str),
-    /// A renewal was posted.
-    Renews(LockId, ClaimId, RoundId),
+    RenewalDecided(Option<Arc<Hold>>, RoundId, &'static str),
+    /// A renewal was posted, and someone wants to see it.
+    Renews(LockId, Arc<Hold>, RoundId),
     /// The vote of a master, for metrics.
     Voted(usize, &'static str),
     Wake(Waker),
     /// The renewer must look at its timers.
     WakeRenewer,
+}
+
+/// A hold that someone wants to see. Subscribers are code of the program, so the spans are used, and
+/// the last reference is dropped, while no mutex is locked. The claim passes its reference on with
+/// the end of the hold.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// `None` if no subscriber wants to see the span.
+    pub(crate) span: Option<Span>,
+    /// The start of the hold, or `None` if there are no metrics.
+    pub(crate) since: Option<Tick>,
+    /// The renewals whose spans have not ended.
+    pub(crate) renewals: Mutex<Vec<(RoundId, Arc<Span>)>>,
 }
 
 /// Something that happened to a lock.

@@ -133,18 +133,19 @@ impl Shared {
                 self.observer.record_round(|| (verb, outcome, time));
             }
             Effect::Drop(waker) => drop(waker),
-            Effect::Event(lock, claim, what) => self.observer.tell(&lock, claim, what),
+            Effect::Event(lock, hold, what) => self.observer.tell(&lock, hold.as_deref(), what),
             Effect::News(master, event) => self.tell(master, &event),
-            Effect::RenewalDecided(claim, round, outcome) => {
+            Effect::RenewalDecided(hold, round, outcome) => {
                 self.observer.count_renewal(outcome);
-                self.observer.decide_renewal(claim, round, outcome);
+                if let Some(hold) = hold {
+                    hold.decide_renewal(round, outcome);
+                }
             }
-            Effect::Renews(lock, claim, round) => {
+            Effect::Renews(lock, hold, round) => {
+                hold.open_renewal(lock.name(), round);
                 // Another thread may already have carried out what the votes have decided.
-                if self.observer.open_renewal(lock.name(), claim, round)
-                    && let Some(outcome) = self.lock(|machine| machine.rounds.renewal(round))
-                {
-                    self.observer.decide_renewal(claim, round, outcome);
+                if let Some(outcome) = self.lock(|machine| machine.rounds.renewal(round)) {
+                    hold.decide_renewal(round, outcome);
                 }
             }
             Effect::Voted(master, outcome) => self.observers[master].voted(outcome),
@@ -188,6 +189,7 @@ impl Turn<'_> {
         MutexGuard::unlocked(&mut self.machine, || {
             out.drain(..).for_each(|effect| shared.carry_out(effect));
         });
+        self.now = None; // that may have taken long
         // Many tasks may be woken at once, so the memory is used again.
         if self.machine.out.is_empty() {
             self.machine.out = out;

@@ -3,8 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use slotmap::{Key, SecondaryMap, secondary::Entry};
-use tracing::{Level, Span, debug, debug_span, field, info, span_enabled, warn};
+use tracing::{Span, debug, debug_span, field, info, warn};
 
 use crate::{
     clock,
@@ -17,9 +16,9 @@ use crate::{
         vote::{Slot, Verb, evidence::Obstacle, quorum::Outcome},
     },
     machine::{
-        ClaimId, RoundId,
+        RoundId,
         claim::{LEFT, LOST, RELEASED},
-        out::What,
+        out::{Hold, What},
         round::{CONFIRMED, CONFIRMED_LATE, FAILED},
     },
     meter::{By, Counted, Counter, Gauge, Histogram, IS_ON, counter, gauge, histogram, names},
@@ -35,7 +34,6 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    open_holds: Mutex<SecondaryMap<ClaimId, Hold>>,
     // If a metric is about locks, its first label is the kind of lock.
     waits: By<By<Histogram>>,
     holds: By<By<Histogram>>,
@@ -54,7 +52,6 @@ impl LockObserver {
         Self {
             label,
             no_quorum: Mutex::default(),
-            open_holds: Mutex::default(),
             waits: By::new(kinds, |kind| {
                 By::new(WAITS, |outcome| {
                     histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
@@ -85,12 +82,11 @@ impl LockObserver {
     }
 
     /// Logs and counts what the machine has said.
-    pub(crate) fn tell(&self, lock: &LockId, claim: ClaimId, what: What) {
+    pub(crate) fn tell(&self, lock: &LockId, hold: Option<&Hold>, what: What) {
         let name = lock.name();
-        let span = self.hold_span(claim);
-        let _inside = span.as_deref().map(Span::enter);
+        let _inside = hold.and_then(|hold| hold.span.as_ref()).map(Span::enter);
         match what {
-            What::HoldEnded { end } => self.end_hold(lock, claim, end),
+            What::HoldEnded { end } => self.end_hold(lock, hold, end),
             What::InDoubt { remaining, votes } => {
                 warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed");
             }
@@ -137,38 +133,6 @@ impl LockObserver {
         }
     }
 
-    /// Opens a span for a renewal: `round`. Returns `false` if no subscriber wants to see the span of
-    /// the hold.
-    pub(crate) fn open_renewal(&self, name: &str, claim: ClaimId, round: RoundId) -> bool {
-        let Some(hold) = self.hold_span(claim) else {
-            return false;
-        };
-        let span = debug_span!(target: LOCK, parent: &*hold, "renew", lock = %name, outcome = field::Empty);
-        let span = Arc::new(span);
-        if let Some(hold) = self.open_holds.lock().get_mut(claim) {
-            hold.renewals.push((round, span));
-        }
-        true
-    }
-
-    /// Records the outcome of a renewal in its span. If a majority has confirmed the renewal, ends
-    /// this span and those of earlier renewals. Otherwise, late answers may still confirm it.
-    pub(crate) fn decide_renewal(&self, claim: ClaimId, round: RoundId, outcome: &str) {
-        let mut spans = Vec::new();
-        if let Some(Hold { renewals, .. }) = self.open_holds.lock().get_mut(claim)
-            && let Some(at) = renewals.iter().position(|(id, _)| *id == round)
-        {
-            if outcome == FAILED {
-                spans.push(renewals[at].clone());
-            } else {
-                spans.extend(renewals.drain(..=at));
-            }
-        }
-        if let Some((_, span)) = spans.last() {
-            span.record("outcome", outcome);
-        }
-    }
-
     /// Returns a span for a call to acquire `lock`.
     pub(crate) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
@@ -198,41 +162,25 @@ impl LockObserver {
         record_since(since, waits);
     }
 
-    /// Opens the hold of a claim on `lock`, unless it is open. `won` reads the claim, and is called
-    /// only if someone wants to see the span. Returns whether a hold was opened.
-    pub(crate) fn open_hold(
+    /// Returns the hold of `lock` that begins now, if someone wants to see it. `won` reads the claim,
+    /// and is called only if a subscriber wants to see the span.
+    pub(crate) fn hold(
         &self,
         lock: &LockId,
-        claim: ClaimId,
         won: impl Fn() -> (Option<u64>, Option<Slot>),
-    ) -> bool {
-        let is_shown = IS_ON || span_enabled!(target: LOCK, Level::DEBUG, "hold");
-        if !is_shown || self.open_holds.lock().contains_key(claim) {
-            return false;
-        }
+    ) -> Option<Arc<Hold>> {
         let (name, kind) = (lock.name(), lock.kind());
         let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token = won().0, slot = won().1.map(Slot::shown), end = field::Empty);
-        let span = (!span.is_disabled()).then(|| Arc::new(span));
-        let hold = Hold {
+        let (span, since) = ((!span.is_disabled()).then_some(span), now_if_metered());
+        if span.is_none() && since.is_none() {
+            return None;
+        }
+        let renewals = Mutex::default();
+        Some(Arc::new(Hold {
             span,
-            since: now_if_metered(),
-            renewals: Vec::new(),
-        };
-        if hold.span.is_none() && hold.since.is_none() {
-            return false;
-        }
-        match self.open_holds.lock().entry(claim) {
-            Some(Entry::Vacant(entry)) => {
-                entry.insert(hold);
-                true
-            }
-            _ => false, // another guard was faster
-        }
-    }
-
-    /// Forgets a hold whose lock was lost before its first guard had it.
-    pub(crate) fn drop_hold(&self, claim: ClaimId) {
-        let _dropped_unlocked = self.open_holds.lock().remove(claim);
+            since,
+            renewals,
+        }))
     }
 
     /// Logs a wait that has taken longer than the TTL of its lock.
@@ -252,10 +200,9 @@ impl LockObserver {
 
     /// Records the end of a hold of `lock`. `end` is the word for this end in the metrics. If the
     /// lock was released, also logs that.
-    fn end_hold(&self, lock: &LockId, claim: ClaimId, end: &str) {
+    fn end_hold(&self, lock: &LockId, hold: Option<&Hold>, end: &str) {
         let name = lock.name();
-        let hold = (!claim.is_null()).then(|| self.open_holds.lock().remove(claim));
-        if let Some(hold) = hold.flatten() {
+        if let Some(hold) = hold {
             let holds = self.holds.at_both(lock.kind().word(), end);
             record_since(hold.since, holds);
             if let Some(span) = &hold.span {
@@ -265,13 +212,6 @@ impl LockObserver {
         if end == RELEASED {
             debug!(target: LOCK, lock = %name, "lock released");
         }
-    }
-
-    fn hold_span(&self, claim: ClaimId) -> Option<Arc<Span>> {
-        if claim.is_null() {
-            return None;
-        }
-        self.open_holds.lock().get(claim)?.span.clone()
     }
 
     /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
@@ -365,16 +305,33 @@ const WAITS: &[&str] = &[
     "too_slow",
 ];
 
-/// A hold that has not ended. Subscribers are code of the program, so a span is used and dropped
-/// while no mutex is locked.
-#[derive(Debug)]
-struct Hold {
-    /// `None` if no subscriber wants to see the span.
-    span: Option<Arc<Span>>,
-    /// The start of the hold, or `None` if there are no metrics.
-    since: Option<Tick>,
-    /// The renewals whose spans have not ended.
-    renewals: Vec<(RoundId, Arc<Span>)>,
+impl Hold {
+    /// Opens a span for a renewal: `round`.
+    pub(crate) fn open_renewal(&self, name: &str, round: RoundId) {
+        if let Some(hold) = &self.span {
+            let span = debug_span!(target: LOCK, parent: hold, "renew", lock = %name, outcome = field::Empty);
+            self.renewals.lock().push((round, Arc::new(span)));
+        }
+    }
+
+    /// Records the outcome of a renewal in its span. If a majority has confirmed the renewal, ends
+    /// this span and those of earlier renewals. Otherwise, late answers may still confirm it.
+    pub(crate) fn decide_renewal(&self, round: RoundId, outcome: &str) {
+        let mut spans = Vec::new();
+        {
+            let mut renewals = self.renewals.lock();
+            if let Some(at) = renewals.iter().position(|(id, _)| *id == round) {
+                if outcome == FAILED {
+                    spans.push(renewals[at].clone());
+                } else {
+                    spans.extend(renewals.drain(..=at));
+                }
+            }
+        }
+        if let Some((_, span)) = spans.last() {
+            span.record("outcome", outcome);
+        }
+    }
 }
 
 /// Returns the time, if there are metrics.

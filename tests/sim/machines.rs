@@ -450,7 +450,7 @@ impl Run {
             if outcome == Outcome::Won {
                 let renewal = random_renewal(random);
                 let retry = Duration::from_millis(50);
-                claim.hold(step, renewal, retry, true);
+                claim.hold(step, renewal, retry, &mut None);
             }
             outcome
         });

@@ -139,17 +139,18 @@ impl ClaimHandle {
     /// the same with the end of the minimum time.
     pub(crate) fn hold(&self, request: &ask::LockRequest) {
         let observer = self.context.observer();
+        // Only the first guard opens a hold, and only an owner may have another guard.
+        let is_first = !self.kind().has_owner() || self.read(Claim::is_new);
         let won = || (self.fencing_token(), self.slot());
-        let is_first = observer.open_hold(&self.lock_id, self.id, won);
+        let mut hold = is_first
+            .then(|| observer.hold(&self.lock_id, won))
+            .flatten();
         // The node timeout of a slow master may be long, compared with the lease.
         let least_retry = self.context.config.node_timeout.least();
-        let is_held = self.step(|claim, step| {
+        self.step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, least_retry, is_first)
+            claim.hold(step, request.renewal, least_retry, &mut hold);
         });
-        if is_first && !is_held {
-            observer.drop_hold(self.id);
-        }
     }
 
     /// Stops the renewal. Without another extension, the lock ends with its present lease.

@@ -49,7 +49,6 @@ impl Claim {
             validity: Duration::ZERO,
             phase: Phase::asking(how),
             newest: step.rounds.open(round, role),
-            has_open_hold: false,
             timer: None,
             refs: 1,
             terms,

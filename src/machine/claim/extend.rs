@@ -1,7 +1,7 @@
 //! Extends a lock that is held, and puts its key back on masters that lack the key, or the slot that
 //! was won.
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use super::{Claim, Phase, has_failed, step::Step};
 use crate::{
@@ -16,13 +16,17 @@ use crate::{
         view::LostReason,
         vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
     },
-    machine::{ClaimId, RoundId, out::What, round::Role},
+    machine::{
+        ClaimId, RoundId,
+        out::{Hold, What},
+        round::Role,
+    },
 };
 
 impl Claim {
     /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is already
-    /// being renewed, the renewal ends at the later of the old and the new limit. Returns `false` if
-    /// the lock is not held. `is_shown` is set if the observer has just opened the hold.
+    /// being renewed, the renewal ends at the later of the old and the new limit. Takes `hold` if this
+    /// is the first guard.
     ///
     /// A renewal that finds no majority is not tried again within `least_retry`.
     pub(crate) fn hold(
@@ -30,19 +34,20 @@ impl Claim {
         step: &Step<'_>,
         renewal: Renewal,
         least_retry: Duration,
-        is_shown: bool,
-    ) -> bool {
+        hold: &mut Option<Arc<Hold>>,
+    ) {
         let start = step.rounds.of(self.newest).start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
         // another TTL.
         let lease = Lease::new(start, self.terms.ttl, self.terms.drift);
         let Phase::Held(held) = &mut self.phase else {
-            return false;
+            return;
         };
-        held.has_guard = true;
-        self.has_open_hold |= is_shown;
+        if !mem::replace(&mut held.has_guard, true) {
+            held.hold = hold.take();
+        }
         let Some(mut plan) = RenewalPlan::new(start, lease, least_retry, renewal) else {
-            return true;
+            return;
         };
         if let Some(before) = held.plan {
             plan = before.or_longer(plan);
@@ -51,7 +56,6 @@ impl Claim {
             held.next_look = plan.due(self.lease);
         }
         held.plan = Some(plan);
-        true
     }
 
     /// Keeps the lock on the masters for at least `time` from now. Does not shorten a time that an
@@ -219,7 +223,7 @@ impl Claim {
             && !mem::replace(&mut held.in_doubt, true)
         {
             let (remaining, votes) = (self.lease.remaining(step.now.lease), step.votes(round));
-            self.tell(step, What::InDoubt { remaining, votes });
+            self.tell(step, self.shown_hold(), What::InDoubt { remaining, votes });
         }
     }
 
@@ -242,7 +246,7 @@ impl Claim {
                 validity,
                 was_in_doubt,
             };
-            self.tell(step, what);
+            self.tell(step, self.shown_hold(), what);
         }
     }
 
@@ -290,7 +294,7 @@ impl Claim {
             self.heal(step, round, MasterSet::only(master), Heal { tries, ..heal });
         } else if matches!(self.phase, Phase::Held(_)) {
             let votes = step.votes(round);
-            self.tell(step, What::NotPutBack { votes });
+            self.tell(step, self.shown_hold(), What::NotPutBack { votes });
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A claim on a lock: what it may have left on masters, whether the lock is held, and what to send
 //! next.
 
-use std::{mem, time::Duration};
+use std::{mem, sync::Arc, time::Duration};
 
 use self::step::Step;
 use super::{
-    ClaimId, RoundId,
-    out::{Effect, What},
+    RoundId,
+    out::{Effect, Hold, What},
     round::Role,
     waiters::Topic,
 };
@@ -66,8 +66,6 @@ pub(crate) struct Claim {
     phase: Phase,
     /// The newest round: the acquisition, or the last extension.
     pub(crate) newest: RoundId,
-    /// `true` once the observer has an open hold of this claim.
-    has_open_hold: bool,
     /// The time of the claim's timer, by which it is renewed.
     pub(in crate::machine) timer: Option<LeaseTick>,
     /// The number of references, all of callers.
@@ -114,6 +112,8 @@ struct Held {
     stays_until: Option<Tick>,
     /// `true` once a guard has the lock.
     has_guard: bool,
+    /// The hold of the first guard, if someone wants to see it.
+    hold: Option<Arc<Hold>>,
 }
 
 pub(crate) const LEFT: &str = "left";
@@ -206,7 +206,7 @@ impl Claim {
                 Some(_) => LEFT,
                 None => RELEASED,
             };
-            self.tell(step, What::HoldEnded { end });
+            self.tell(step, held.hold, What::HoldEnded { end });
         }
         let mut command = self.command(action);
         command.watch = watch;
@@ -255,6 +255,19 @@ impl Claim {
         }
     }
 
+    /// Returns whether the lock is held, and no guard has had it yet.
+    pub(crate) fn is_new(&self) -> bool {
+        matches!(&self.phase, Phase::Held(held) if !held.has_guard)
+    }
+
+    /// Returns the hold, if the lock is held and someone wants to see the hold.
+    pub(in crate::machine) fn shown_hold(&self) -> Option<Arc<Hold>> {
+        match &self.phase {
+            Phase::Held(held) => held.hold.clone(),
+            Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
+        }
+    }
+
     fn held_at(&mut self, step: &mut Step<'_>) -> Option<&mut Held> {
         self.look(step);
         match &mut self.phase {
@@ -276,23 +289,14 @@ impl Claim {
                 stalled,
                 votes,
             };
-            self.tell(step, what);
-            self.tell(step, What::HoldEnded { end: LOST });
+            self.tell(step, held.hold.clone(), what);
+            self.tell(step, held.hold, What::HoldEnded { end: LOST });
         }
     }
 
-    /// Returns the `id` of this claim for the observer. It is null if no one wants to see the hold.
-    pub(in crate::machine) fn open_hold(&self, id: ClaimId) -> ClaimId {
-        if self.has_open_hold {
-            id
-        } else {
-            ClaimId::default()
-        }
-    }
-
-    fn tell(&self, step: &mut Step<'_>, what: What) {
-        let (lock, claim) = (self.terms.lock_id.clone(), self.open_hold(step.id));
-        step.out.push(Effect::Event(lock, claim, what));
+    fn tell(&self, step: &mut Step<'_>, hold: Option<Arc<Hold>>, what: What) {
+        let lock = self.terms.lock_id.clone();
+        step.out.push(Effect::Event(lock, hold, what));
     }
 
     fn command(&self, action: Action) -> Command {
