@@ -59,7 +59,7 @@ impl Machine {
             return self.ask(command, Some(Duration::ZERO), now);
         }
         let (round, votes_to) = self.open_any(command.verb(), owed, now);
-        self.posts.push(MasterSet::ALL, command, votes_to, now);
+        (self.rounds).post(MasterSet::ALL, command, votes_to, now);
         round
     }
 

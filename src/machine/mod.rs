@@ -12,7 +12,7 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, Terms, ask::Asking, extend::Heal, step::Step},
-    out::{Effect, Posts, Request, Spare, What},
+    out::{Effect, Request, Spare, What},
     renewals::Renewals,
     rights::KnownRights,
     round::{Role, RoundEvent, Rounds, renewal_word},
@@ -78,9 +78,6 @@ pub(crate) struct Machine {
     pub(crate) sessions: Box<[Session]>,
     /// Set once nothing will be posted any more. The tasks end once everything is delivered.
     pub(crate) is_abandoned: bool,
-    /// The commands to post before the machine is unlocked. So a release never overtakes an
-    /// extension.
-    posts: Posts,
     /// The masters whose sessions have cast votes or ended requests.
     served: MasterSet,
     /// What is done after the unlock, in this order.
@@ -110,7 +107,6 @@ impl Machine {
                 .map(|known| Session::new(config.clone(), known, now))
                 .collect(),
             is_abandoned: false,
-            posts: Posts::default(),
             served: MasterSet::NONE,
             roster,
             claims: SlotMap::with_key(),
@@ -164,7 +160,6 @@ impl Machine {
             renewals: &mut self.renewals,
             waiters: &mut self.waiters,
             rights: &mut self.rights,
-            posts: &mut self.posts,
             out: &mut self.out,
             now,
         };
@@ -230,7 +225,7 @@ impl Machine {
                 self.waiters.wake(&Topic::Delivered, &mut self.out);
             }
             self.drop_round(votes_to.round);
-            self.posts.reuse(request);
+            self.rounds.reuse(request);
         }
     }
 
@@ -246,7 +241,7 @@ impl Machine {
         };
         let id = self.rounds.open(round, role);
         let votes_to = self.rounds.votes_to(id);
-        self.posts.push(MasterSet::ALL, question, votes_to, now);
+        (self.rounds).post(MasterSet::ALL, question, votes_to, now);
         id
     }
 
@@ -435,7 +430,7 @@ impl Machine {
 
     /// Returns whether no command is to be posted, and no vote to be counted.
     pub(crate) fn is_settled(&self) -> bool {
-        self.posts.waiting.is_empty() && self.served.is_empty()
+        self.rounds.posts.is_empty() && self.served.is_empty()
     }
 
     /// Posts the commands of the last inputs, and counts the votes that sessions have cast.
@@ -446,12 +441,12 @@ impl Machine {
     }
 
     fn settle_once(&mut self, now: Now) {
-        let mut posts = mem::take(&mut self.posts.waiting);
+        let mut posts = mem::take(&mut self.rounds.posts);
         for (to, request) in posts.drain(..) {
             self.post(to, request, now);
         }
-        if self.posts.waiting.is_empty() {
-            self.posts.waiting = posts; // keeps its memory
+        if self.rounds.posts.is_empty() {
+            self.rounds.posts = posts; // keeps its memory
         }
         for master in mem::take(&mut self.served).iter() {
             for (votes_to, vote) in mem::take(&mut self.sessions[master].cast) {

@@ -1,4 +1,4 @@
-//! What is to be done after an input of the machine: commands to post, and effects.
+//! What is to be done after an input of the machine: commands to send, and effects.
 
 use std::{
     fmt,
@@ -17,9 +17,9 @@ use crate::{
         protocol::{command::Command, name::LockId, words::NativeRelease},
         time::tick::{LeaseTick, Tick},
         view::LostReason,
-        vote::{MasterSet, Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
     },
-    machine::{Now, RoundId, VotesTo},
+    machine::{RoundId, VotesTo},
     meter::IS_ON,
 };
 
@@ -157,39 +157,9 @@ impl Request {
     }
 }
 
-/// The commands to post, each with the masters that get it.
-#[derive(Debug, Default)]
-pub(crate) struct Posts {
-    pub(super) waiting: Vec<(MasterSet, Arc<Request>)>,
-    /// Requests that have ended, whose memory is used again.
-    spare: Vec<Arc<Request>>,
-}
-
-impl Posts {
-    #[inline]
-    pub(super) fn push(&mut self, to: MasterSet, command: Command, votes_to: VotesTo, now: Now) {
-        let request = Request::new(command, now.monotonic, votes_to);
-        if let Some(mut spare) = self.spare.pop()
-            && let Some(old) = Arc::get_mut(&mut spare)
-        {
-            *old = request;
-            self.waiting.push((to, spare));
-        } else {
-            self.waiting.push((to, Arc::new(request)));
-        }
-    }
-
-    /// Keeps the memory of a request to which no one else has a reference.
-    pub(super) fn reuse(&mut self, request: Arc<Request>) {
-        if self.spare.len() < MOST_SPARE {
-            self.spare.push(request);
-        }
-    }
-}
-
 /// The largest number of values of one type whose memory is kept. So the calls of a usual program
 /// need no allocation, and what a burst has needed is freed.
-const MOST_SPARE: usize = 256;
+pub(super) const MOST_SPARE: usize = 256;
 
 /// Boxes to use again.
 #[derive(Debug)]

@@ -1,16 +1,16 @@
-//! The rounds of a coordinator, and the tasks that wait for them.
+//! The rounds of a coordinator, their commands, and the tasks that wait for them.
 
-use std::task::Waker;
+use std::{sync::Arc, task::Waker};
 
 use slotmap::SlotMap;
 use smallvec::SmallVec;
 
 use super::{
-    ClaimId, RoundId, VotesTo,
-    out::{Effect, Spare},
+    ClaimId, Now, RoundId, VotesTo,
+    out::{Effect, MOST_SPARE, Request, Spare},
 };
 use crate::core::{
-    protocol::name::LockId,
+    protocol::{command::Command, name::LockId},
     time::{lease::Ttl, tick::Tick},
     view::inspection::Seen,
     vote::{MasterSet, SlotVote, Vote, quorum::Outcome, round::Round},
@@ -21,6 +21,11 @@ pub(crate) struct Rounds {
     /// Boxes, because the map grows in steps of two.
     rounds: SlotMap<RoundId, Box<LiveRound>>,
     spare: Spare<LiveRound>,
+    /// The commands to post before the machine is unlocked, each with the masters that get it. So a
+    /// release never overtakes an extension.
+    pub(super) posts: Vec<(MasterSet, Arc<Request>)>,
+    /// Requests that have ended, whose memory is used again.
+    spare_requests: Vec<Arc<Request>>,
     /// The number of last commands of claims that are not over, and the latest expiry of the keys
     /// that they delete.
     pending: (usize, Option<Tick>),
@@ -130,6 +135,27 @@ impl Rounds {
         VotesTo {
             round: self.share(id),
             heal: None,
+        }
+    }
+
+    /// Posts a command to the masters in `to`.
+    #[inline]
+    pub(super) fn post(&mut self, to: MasterSet, command: Command, votes_to: VotesTo, now: Now) {
+        let request = Request::new(command, now.monotonic, votes_to);
+        if let Some(mut spare) = self.spare_requests.pop()
+            && let Some(old) = Arc::get_mut(&mut spare)
+        {
+            *old = request;
+            self.posts.push((to, spare));
+        } else {
+            self.posts.push((to, Arc::new(request)));
+        }
+    }
+
+    /// Keeps the memory of a request to which no one else has a reference.
+    pub(super) fn reuse(&mut self, request: Arc<Request>) {
+        if self.spare_requests.len() < MOST_SPARE {
+            self.spare_requests.push(request);
         }
     }
 

@@ -19,7 +19,7 @@ use crate::{
     machine::{
         ClaimId, Now, RoundId, VotesTo,
         claim::{Terms, extend::Heal},
-        out::{Effect, Posts},
+        out::Effect,
         renewals::Renewals,
         rights::KnownRights,
         round::{Role, Rounds},
@@ -36,7 +36,6 @@ pub(crate) struct Step<'a> {
     pub(in crate::machine) renewals: &'a mut Renewals,
     pub(in crate::machine) waiters: &'a mut Waiters,
     pub(in crate::machine) rights: &'a mut KnownRights,
-    pub(in crate::machine) posts: &'a mut Posts,
     pub(in crate::machine) out: &'a mut Vec<Effect>,
     pub(crate) now: Now,
 }
@@ -54,13 +53,12 @@ impl Step<'_> {
             heal,
             ..self.rounds.votes_to(round)
         };
-        self.posts.push(to, command, votes_to, self.now);
+        self.rounds.post(to, command, votes_to, self.now);
     }
 
     /// Posts a command whose votes do not matter.
     pub(super) fn post_unheard(&mut self, to: MasterSet, command: Command) {
-        let votes_to = VotesTo::default();
-        self.posts.push(to, command, votes_to, self.now);
+        (self.rounds).post(to, command, VotesTo::default(), self.now);
     }
 
     /// Opens a round without a time limit for `command`, and posts the command to the masters in

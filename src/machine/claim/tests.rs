@@ -304,7 +304,7 @@ impl Case {
         if self.rounds.last() != Some(&newest) {
             self.rounds.push(self.machine.rounds.share(newest));
         }
-        let posts = mem::take(&mut self.machine.posts.waiting);
+        let posts = mem::take(&mut self.machine.rounds.posts);
         for effect in mem::take(&mut self.machine.out) {
             let Effect::Event(_, _, what) = effect else {
                 continue;
