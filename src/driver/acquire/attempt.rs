@@ -17,13 +17,7 @@ use crate::{
     driver::claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
 };
 
-/// The result of an attempt.
-pub(super) enum Attempted {
-    Won(Level),
-    Denied(Denied),
-}
-
-/// Makes one attempt. If the request has an owner, waits until the owner's other attempts at this
+/// Makes one attempt. Returns the lock, or why the attempt was denied. If the request has an owner, waits until the owner's other attempts at this
 /// lock are over. If that takes longer than an attempt, or than the `deadline` allows, sends
 /// nothing. If there is an `agreed` master, asks it before the other masters. A caller that will
 /// try again passes a `watch`. If the attempt asks all masters and does not win the lock, it calls
@@ -34,7 +28,7 @@ pub(super) async fn attempt(
     deadline: Option<&Deadline>,
     agreed: Option<usize>,
     watch: Option<&(dyn Fn() -> bool + Sync)>,
-) -> Result<Attempted, AcquireError> {
+) -> Result<Result<Level, Denied>, AcquireError> {
     let context = &request.context;
     context.check_open()?;
     let Some(owner) = &request.owner else {
@@ -54,7 +48,7 @@ pub(super) async fn attempt(
     );
     let Some(_permit) = owned.permit(Some(permit_by), timers).await else {
         context.check_open()?; // the wait ends early if the timers end
-        return Ok(Attempted::Denied(Denied::new(Obstacle::OwnerBusy, None)));
+        return Ok(Err(Denied::new(Obstacle::OwnerBusy, None)));
     };
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
@@ -65,7 +59,7 @@ pub(super) async fn attempt(
     let claim = ClaimHandle::begin(request, identity, agreed, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
     let decided = decide(request, level, agreed, watch).await;
-    if let Attempted::Won(level) = &decided {
+    if let Ok(level) = &decided {
         owned.won(&level.claim);
     }
     Ok(decided)
@@ -101,7 +95,7 @@ async fn decide(
     level: Level,
     agreed: Option<usize>,
     watch: Option<&(dyn Fn() -> bool + Sync)>,
-) -> Attempted {
+) -> Result<Level, Denied> {
     let asks_anyway = level.claim.kind().spec().has_slots; // other masters may have a free slot
     if let Some(agreed) = agreed
         && let Some(obstacle) = level.claim.ask_agreed(agreed, asks_anyway).await
@@ -109,13 +103,13 @@ async fn decide(
         let round = level.claim.newest_round();
         let mut denied = Denied::new(obstacle, Some(round.clone()));
         denied.watching = Some(round);
-        return Attempted::Denied(denied);
+        return Err(denied);
     }
     match level.claim.conclude(watch.is_some(), |_| true).await {
-        Outcome::Won => Attempted::Won(level),
+        Outcome::Won => Ok(level),
         outcome => {
             let is_watched = watch.is_some_and(|watch| watch());
-            Attempted::Denied(take_back(request, &level, outcome, is_watched).await)
+            Err(take_back(request, &level, outcome, is_watched).await)
         }
     }
 }
@@ -169,7 +163,7 @@ pub(super) async fn take_back(
 pub(super) async fn reenter(
     request: &LockRequest,
     owned: &Arc<OwnedLock>,
-) -> Result<Option<Attempted>, AcquireError> {
+) -> Result<Option<Result<Level, Denied>>, AcquireError> {
     let Some(claim) = owned.claim(&request.context) else {
         return Ok(None);
     };
@@ -181,14 +175,14 @@ pub(super) async fn reenter(
         return Ok(None);
     };
     let refused = match claim.confirm_extension(&round).await {
-        Ok(()) => return Ok(Some(Attempted::Won(level))),
+        Ok(()) => return Ok(Some(Ok(level))),
         Err(ExtendError::NoQuorum { .. }) => Obstacle::NoQuorum,
         Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
         Err(_) => return Ok(None),
     };
-    Ok(Some(Attempted::Denied(Denied::new(refused, Some(round)))))
+    Ok(Some(Err(Denied::new(refused, Some(round)))))
 }
 
 /// Returns whether a majority of every set of masters answers an inspection in time. An answer is

@@ -4,7 +4,7 @@
 use std::sync::OnceLock;
 
 use super::{
-    attempt::{Attempted, attempt, attempt_timeout, majority_answers},
+    attempt::{attempt, attempt_timeout, majority_answers},
     denied::{Deadline, Denied},
 };
 use crate::{
@@ -104,7 +104,7 @@ impl<'a> Contest<'a> {
         let now = clock::now();
         let took = now.since(at);
         let denied = match attempted {
-            Attempted::Won(level) => {
+            Ok(level) => {
                 request.history(|history| {
                     history.run.note(start, Some(now));
                     history.note_won(took, now);
@@ -112,7 +112,7 @@ impl<'a> Contest<'a> {
                 context.note_reach(true, at);
                 return Ok(Some(level));
             }
-            Attempted::Denied(denied) => denied,
+            Err(denied) => denied,
         };
         request.history(|history| {
             history.run.note(start, None);

@@ -18,7 +18,7 @@ use crate::{
     core::{error::AcquireError, time::tick::Tick},
     observe::now_if_metered,
 };
-use attempt::{Attempted, attempt, reenter};
+use attempt::{attempt, reenter};
 use contend::contend;
 use denied::Deadline;
 use queued::acquire_queued;
@@ -33,10 +33,7 @@ pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireE
         } else {
             attempt(request, None, None, None).await?
         };
-        match attempted {
-            Attempted::Won(level) => Ok(level),
-            Attempted::Denied(denied) => Err(denied.error(request)),
-        }
+        attempted.map_err(|denied| denied.error(request))
     };
     let acquired = acquired.instrument(call.span.clone()).await;
     call.end_and_hold(acquired.as_ref());
@@ -90,7 +87,7 @@ async fn acquire_owned(
         // keeps its position in the queues until this task has reentered. Meanwhile, the position
         // delays no other waiter, because the owner holds the lock.
         match reenter(request, &owned).await? {
-            Some(Attempted::Denied(denied)) => {
+            Some(Err(denied)) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
                 deadline.note_failure(request, &denied, is_last)?;
@@ -101,7 +98,7 @@ async fn acquire_owned(
                     return acquired;
                 }
             }
-            Some(Attempted::Won(level)) => return Ok(level),
+            Some(Ok(level)) => return Ok(level),
             None => {} // the lock was released or lost meanwhile
         }
     }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::attempt::{Attempted, attempt};
+use super::{attempt::attempt, denied::Denied};
 use crate::{
     clock,
     core::{
@@ -15,7 +15,7 @@ use crate::{
         vote::{evidence::Obstacle, round::Round},
     },
     driver::{
-        claim::{ClaimHandle, ask::LockRequest},
+        claim::{ClaimHandle, Level, ask::LockRequest},
         context::Context,
         round_handle::RoundHandle,
     },
@@ -23,9 +23,11 @@ use crate::{
 
 /// Makes one attempt at a permit. If the votes are split, makes a second attempt, in which the
 /// agreed master chooses the slot.
-pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Attempted, AcquireError> {
+pub(super) async fn attempt_for_slot(
+    request: &LockRequest,
+) -> Result<Result<Level, Denied>, AcquireError> {
     let attempted = attempt(request, None, None, None).await?;
-    if let Attempted::Denied(denied) = &attempted
+    if let Err(denied) = &attempted
         && denied.obstacle == Obstacle::Split
         && let Some(round) = &denied.round
     {
