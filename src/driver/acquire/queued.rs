@@ -83,45 +83,33 @@ struct QueuedWait<'a> {
     policy: QueuePolicy,
 }
 
-/// What a waiter does after its last round with a claim.
-enum Next {
-    /// Returns with the lock.
-    Return(Level),
-    /// Begins again, with a ticket that has this time.
-    CorrectTicket(Duration),
-    /// Waits outside of the queues, and begins again. The duration is the rest of a quarantine.
-    /// Until the quarantine ends, no client can win.
-    StepAside(Option<Duration>),
-}
-
 impl<'a> QueuedWait<'a> {
     /// Makes rounds until one wins the lock.
     async fn win(mut self) -> Result<Level, AcquireError> {
         loop {
-            match self.make_rounds().await? {
-                Next::Return(level) => return Ok(level),
-                Next::CorrectTicket(time) => {
-                    (self.context.timestamps).correct(time, self.context.observer());
-                    self.draw_ticket();
-                }
-                Next::StepAside(quarantine) => self.wait_aside(quarantine).await?,
+            if let Some(level) = self.make_rounds().await? {
+                return Ok(level);
             }
         }
     }
 
     /// Makes rounds with one claim until a round wins the lock, or until there is a reason to leave
-    /// the queues. Waits in the queues between rounds. On return, the waiter has left the queues.
-    async fn make_rounds(&mut self) -> Result<Next, AcquireError> {
+    /// the queues. Waits in the queues between rounds. Returns `None` if the waiter has left the
+    /// queues, and may begin again: its ticket had the wrong time, or it has waited aside.
+    async fn make_rounds(&mut self) -> Result<Option<Level>, AcquireError> {
         let mut position = self.begin().await?;
         loop {
             let outcome = self.decide(&mut position).await?;
             if outcome == Outcome::Won {
-                return Ok(Next::Return(position.level));
+                return Ok(Some(position.level));
             }
             let round = position.level.claim.newest_round();
             if let Some(time) = round.read(|round| self.policy.right_time(round)) {
                 round.read(|round| self.policy.note_votes(round));
-                return Ok(Next::CorrectTicket(time));
+                drop(position);
+                (self.context.timestamps).correct(time, self.context.observer());
+                self.draw_ticket();
+                return Ok(None);
             }
             let is_kept = position.slot.note_denied(self.request, &round);
             if !is_kept {
@@ -130,7 +118,10 @@ impl<'a> QueuedWait<'a> {
             position.permit = None;
             self.note_denied(&round, outcome, position.is_last).await?;
             if self.context.is_aside() {
-                return Ok(Next::StepAside(round.read(Round::quarantined)));
+                let quarantine = round.read(Round::quarantined);
+                drop((position, round));
+                self.wait_aside(quarantine).await?;
+                return Ok(None);
             }
             if !is_kept {
                 self.wait(&round, &mut position).await;
