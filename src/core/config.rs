@@ -73,6 +73,20 @@ impl Config {
         };
         self.max_ttl.map_or_else(default, Ttl::duration)
     }
+
+    /// Returns the length of a quarantine, counted from the moment at which a master may have
+    /// forgotten locks. To hold a lock for longer than the longest TTL, a client needs new votes.
+    /// Keys that were left in place for a minimum time may stay for longer, but no client holds
+    /// their locks.
+    pub(crate) fn quarantine_length(&self) -> Duration {
+        /// The shortest quarantine. It keeps fencing tokens in order. A candidate may be one second
+        /// above or below a master's clock. That clock may itself be wrong by half a second, both
+        /// before the master lost its keys and after that.
+        const TOKENS: Duration = Duration::from_secs(3);
+        let max_ttl = self.max_ttl();
+        let allowance = self.drift.allowance(max_ttl);
+        max_ttl.saturating_add(allowance).max(TOKENS)
+    }
 }
 
 /// Checks that a timeout is from one millisecond to `seconds`.
@@ -122,6 +136,17 @@ mod tests {
             assert_eq!(config.max_ttl(), expected);
             assert_eq!(config.ttl(expected).unwrap().duration(), expected);
             assert!(config.ttl(expected + minute).is_err());
+        }
+    }
+
+    #[test]
+    fn a_quarantine_outlasts_every_lock_and_the_difference_of_clocks() {
+        for (seconds, millis) in [(60, 60_602), (1, 3_000)] {
+            let config = Config {
+                max_ttl: Ttl::whole(Duration::from_secs(seconds)).ok(),
+                ..Config::of_defaults().unwrap()
+            };
+            assert_eq!(config.quarantine_length(), Duration::from_millis(millis));
         }
     }
 }

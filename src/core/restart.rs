@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use super::time::lease::Drift;
-
 /// The protection against masters that may have lost locks. A master can lose locks when it
 /// restarts, when `FLUSHALL` deletes its keys, when a replica takes its place, or when it was a
 /// replica for a while.
@@ -33,17 +31,6 @@ pub enum Quarantine {
     /// quarantine is counted from the time when the first of these processes saw the master. A
     /// master that cannot be asked is not used.
     Strict,
-}
-
-/// Returns the length of a quarantine. To hold a lock for longer than `max_ttl`, a client needs new
-/// votes. Keys that were left in place for a minimum time may stay for longer, but no client holds
-/// their locks.
-pub(crate) fn quarantine_length(max_ttl: Duration, drift: Drift) -> Duration {
-    /// The shortest quarantine. It keeps fencing tokens in order. A candidate may be one second
-    /// above or below a master's clock. That clock may itself be wrong by half a second, both
-    /// before the master lost its keys and after that.
-    const TOKENS: Duration = Duration::from_secs(3);
-    max_ttl.saturating_add(drift.allowance(max_ttl)).max(TOKENS)
 }
 
 /// The key of the origin record, which shows whether a master may have lost locks.
@@ -135,14 +122,6 @@ impl Incarnation {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_quarantine_outlasts_every_lock_and_the_difference_of_clocks() {
-        let drift = Drift::from_ppm(10_000).unwrap();
-        let length = |seconds| quarantine_length(Duration::from_secs(seconds), drift);
-        assert_eq!(length(60), Duration::from_millis(60_602));
-        assert_eq!(length(1), Duration::from_secs(3));
-    }
 
     #[test]
     fn incarnation_table() {

@@ -44,7 +44,7 @@ use crate::{
 /// this value ends the background task.
 #[derive(Debug)]
 pub(crate) struct Context {
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) owners: Arc<Owners>,
     pub(crate) timers: Timers,
     pub(crate) machine: Arc<Shared>,
@@ -61,7 +61,6 @@ impl Context {
     /// Starts the background task on `runtime`. The task ends after the last coordinator, lock and
     /// guard are dropped. Before a supervisor ends, it delivers everything that was posted to it.
     pub(crate) fn start(
-        config: Config,
         owners: Arc<Owners>,
         machine: Arc<Shared>,
         supervisors: Vec<Supervisor>,
@@ -84,8 +83,8 @@ impl Context {
         Arc::new(Self {
             owners,
             timers: Timers::new(runtime, alive),
+            config: machine.config.clone(),
             machine,
-            config,
             timestamps: Timestamps::default(),
             histories: Mutex::default(),
             reach: Mutex::default(),

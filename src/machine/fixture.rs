@@ -1,14 +1,10 @@
 //! Commands that no claim has posted, for tests.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use super::{
-    ClaimId, Machine, Now, RoundId, VotesTo,
-    claim::{Terms, ask::Asking},
-    round::Role,
-    session::SessionConfig,
-};
+use super::{ClaimId, Machine, Now, RoundId, VotesTo, claim::ask::Asking, round::Role};
 use crate::core::{
+    config::Config,
     kind::Kind,
     protocol::command::{
         Command,
@@ -16,22 +12,22 @@ use crate::core::{
     },
     restart::Quarantine,
     time::{
-        Backoff, NodeTimeout,
+        NodeTimeout,
         lease::{Drift, Ttl},
         tick::Tick,
     },
     vote::{MasterSet, Refusal, Verb, Vote, round::Round},
 };
 
-/// Returns the settings of a session with this node timeout.
-pub(crate) fn session_config(node_timeout: Duration) -> SessionConfig {
-    SessionConfig {
+/// Returns settings with this node timeout, and without drift.
+pub(crate) fn config(node_timeout: Duration) -> Arc<Config> {
+    Arc::new(Config {
         node_timeout: NodeTimeout::Fixed(node_timeout),
         connect_timeout: node_timeout * 20,
+        drift: Drift::from_ppm(0).unwrap(),
         quarantine: Quarantine::Off,
-        quarantine_length: Duration::ZERO,
-        redial: Backoff::between(Duration::from_millis(30), Duration::from_millis(30)), // not random
-    }
+        ..Config::of_defaults().unwrap()
+    })
 }
 
 impl Asking {
@@ -93,14 +89,9 @@ impl Machine {
 
     /// Begins a claim with this TTL, and asks the masters in `asked` for its lock.
     pub(crate) fn claim_for(&mut self, time: Duration, asked: MasterSet, now: Now) -> ClaimId {
-        let drift = Drift::from_ppm(0).unwrap();
-        let terms = Terms {
-            lock_id: lock_id(Kind::Mutex, "r"),
-            ttl: Ttl::parse(time, Duration::ZERO, drift).unwrap(),
-            drift,
-        };
-        let holding = holding(Kind::Mutex, 1, None);
-        self.begin(terms, holding, Asking::plain(asked), now)
+        let ttl = Ttl::parse(time, Duration::ZERO, self.config.drift).unwrap();
+        let (lock_id, how) = (lock_id(Kind::Mutex, "r"), Asking::plain(asked));
+        self.begin(lock_id, ttl, holding(Kind::Mutex, 1, None), how, now)
     }
 
     /// From now on, masters are not owed the release with this round: they have refused the lock.

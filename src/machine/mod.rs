@@ -11,24 +11,28 @@ use std::{
 use slotmap::{SlotMap, new_key_type};
 
 use self::{
-    claim::{Claim, Terms, ask::Asking, extend::Heal, step::Step},
+    claim::{Claim, ask::Asking, extend::Heal, step::Step},
     out::{Effect, Request, Spare, What},
     renewals::Renewals,
     rights::KnownRights,
     round::{Role, RoundEvent, Rounds, renewal_word},
     session::{
-        Cx, Session, SessionConfig,
+        Cx, Session,
         link::{Item, Sent},
     },
     waiters::{Topic, WaiterId, Waiters},
 };
 use crate::{
     core::{
+        config::Config,
         protocol::{
             command::{Command, Holding, Reply},
             name::LockId,
         },
-        time::tick::{LeaseTick, Tick},
+        time::{
+            lease::Ttl,
+            tick::{LeaseTick, Tick},
+        },
         view::{MasterHealth, MasterState},
         vote::{
             MasterSet, SlotVote, Verb, Vote, outcome_word,
@@ -67,6 +71,7 @@ pub(crate) struct Now {
 
 #[derive(Debug)]
 pub(crate) struct Machine {
+    config: Arc<Config>,
     roster: Arc<Roster>,
     /// Boxes, because the map grows in steps of two.
     claims: SlotMap<ClaimId, Box<Claim>>,
@@ -94,13 +99,8 @@ pub(crate) struct VotesTo {
 }
 
 impl Machine {
-    /// Creates the machine of the coordinator with this `label`.
-    pub(crate) fn new(
-        roster: Arc<Roster>,
-        label: Option<&Arc<str>>,
-        config: &SessionConfig,
-        now: Tick,
-    ) -> Self {
+    pub(crate) fn new(roster: Arc<Roster>, config: Arc<Config>, now: Tick) -> Self {
+        let label = config.label.as_ref();
         let known = MasterHealth::of_all(&roster, label, &MasterState::Connecting);
         Self {
             sessions: known
@@ -108,6 +108,7 @@ impl Machine {
                 .collect(),
             is_abandoned: false,
             served: MasterSet::NONE,
+            config,
             roster,
             claims: SlotMap::with_key(),
             spare: Spare::default(),
@@ -122,7 +123,8 @@ impl Machine {
     /// Begins a claim. Returns it with a reference for the caller: see [`Claim::begin`].
     pub(crate) fn begin(
         &mut self,
-        terms: Terms,
+        lock_id: LockId,
+        ttl: Ttl,
         holding: Holding,
         how: Asking,
         now: Now,
@@ -131,7 +133,7 @@ impl Machine {
         let (claims, mut step) = self.split(ClaimId::default(), now);
         let id = claims.insert_with_key(|id| {
             step.id = id;
-            spare.put(Claim::begin(terms, &mut step, holding, how))
+            spare.put(Claim::begin(lock_id, ttl, &mut step, holding, how))
         });
         self.spare = spare;
         id
@@ -155,6 +157,7 @@ impl Machine {
     fn split(&mut self, id: ClaimId, now: Now) -> (&mut SlotMap<ClaimId, Box<Claim>>, Step<'_>) {
         let step = Step {
             id,
+            config: &self.config,
             roster: &self.roster,
             rounds: &mut self.rounds,
             renewals: &mut self.renewals,
@@ -345,7 +348,7 @@ impl Machine {
         if let Some(round) = round
             && let Some(hold) = claim.shown_hold()
         {
-            let lock = claim.terms.lock_id.clone();
+            let lock = claim.lock_id.clone();
             self.out.push(Effect::Renews(lock, hold, round));
         }
         true
@@ -358,9 +361,7 @@ impl Machine {
             return false;
         }
         let mut claims = self.renewals.claims().into_iter();
-        claims.any(|id| {
-            self.claims[id].terms.lock_id == *lock && self.step(id, now, Claim::is_held_at)
-        })
+        claims.any(|id| self.claims[id].lock_id == *lock && self.step(id, now, Claim::is_held_at))
     }
 
     /// Lets the session of a master take a step at `now`.

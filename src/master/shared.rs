@@ -14,12 +14,12 @@ use tokio::sync::{Notify, watch};
 use super::observer::MasterObserver;
 use crate::{
     clock,
-    core::{time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
+    core::{config::Config, time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
     home::HomeProcess,
     machine::{
         Machine, Now,
         out::{Effect, MasterEvent},
-        session::{SessionConfig, health::Health},
+        session::health::Health,
     },
     observe::LockObserver,
     panics::shielded,
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) observers: Box<[MasterObserver]>,
     /// The states of all masters after the last change that was told.
     pub(crate) health: watch::Sender<Box<[Health]>>,
-    pub(crate) config: SessionConfig,
+    pub(crate) config: Arc<Config>,
     /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is no
     /// code of the program.
     pub(crate) renewer: Notify,
@@ -54,19 +54,16 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        roster: Arc<Roster>,
-        label: Option<&Arc<str>>,
-        config: SessionConfig,
-    ) -> Self {
-        let machine = Machine::new(roster.clone(), label, &config, clock::monotonic());
+    pub(crate) fn new(roster: Arc<Roster>, config: Arc<Config>) -> Self {
+        let machine = Machine::new(roster.clone(), config.clone(), clock::monotonic());
+        let label = &config.label;
         let members = roster.members();
         let observers = members.map(|(master, membership)| {
-            MasterObserver::new(label.cloned(), master.clone(), membership)
+            MasterObserver::new(label.clone(), master.clone(), membership)
         });
         Self {
             observers: observers.collect(),
-            observer: LockObserver::new(label.cloned()),
+            observer: LockObserver::new(label.clone()),
             health: watch::Sender::new(machine.health()),
             machine: Mutex::new(machine),
             config,

@@ -18,7 +18,11 @@ use super::{
 };
 use crate::{
     clock,
-    core::{restart::DataLoss, time::tick::Tick, view::DialRefusal},
+    core::{
+        restart::DataLoss,
+        time::{Backoff, tick::Tick},
+        view::DialRefusal,
+    },
     machine::{
         out::MasterEvent,
         session::{Cx, Session},
@@ -74,13 +78,15 @@ async fn run(dialer: Dialer, port: &Port) {
             continue;
         }
         let failures = outage.in_vain.saturating_sub(1);
-        let redial = port.machine.config.redial;
-        let pause = redial.delay(failures, clock::random_u64());
+        let pause = REDIAL.delay(failures, clock::random_u64());
         if unless_done(port, sleep(pause)).await.is_none() {
             return;
         }
     }
 }
+
+/// The pauses between dials.
+const REDIAL: Backoff = Backoff::between(Duration::from_millis(20), Duration::from_secs(1));
 
 /// One master of a machine.
 struct Port {

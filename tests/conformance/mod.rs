@@ -37,7 +37,7 @@ use crate::{
         },
     },
     driver::round_handle::RoundHandle,
-    machine::{Machine, fixture::session_config},
+    machine::{Machine, fixture::config},
     master::{MasterSpec, Shared},
 };
 
@@ -172,7 +172,7 @@ impl Subject {
 
     fn new(store: Store, spec: MasterSpec) -> Self {
         let roster = Roster::new([spec.address().unwrap()], Quorum::of(1));
-        let machine = Arc::new(Shared::new(roster, None, session_config(PATIENCE)));
+        let machine = Arc::new(Shared::new(roster, config(PATIENCE)));
         let supervisor = spec.open(0, "n".to_owned(), &machine);
         Self {
             store,

@@ -14,20 +14,17 @@ use quorlock_memory::heart::{self, Data, Version};
 use testkit::random::Random;
 
 use crate::{
-    Kind, Quarantine, Renewal,
+    Kind, Renewal,
     core::{
+        config::Config,
         kind::Access,
         protocol::{
             command::Holding,
             identity::{Identity, OwnerAttempt, Ticket},
-            name::{KeyTemplate, Token},
+            name::{KeyTemplate, LockId, Token},
         },
-        restart::{DataLoss, Sign, quarantine_length},
-        time::{
-            Backoff, NodeTimeout,
-            lease::{Drift, Ttl},
-            tick::Tick,
-        },
+        restart::{DataLoss, Sign},
+        time::{NodeTimeout, lease::Ttl, tick::Tick},
         vote::{
             MasterSet,
             quorum::{Outcome, Quorum, Roster},
@@ -35,9 +32,9 @@ use crate::{
     },
     machine::{
         ClaimId, Machine, Now,
-        claim::{Claim, Terms, ask::Asking, step::Step},
+        claim::{Claim, ask::Asking, step::Step},
         out::Request,
-        session::{SessionConfig, Transmit, subscription::Subscription},
+        session::{Transmit, subscription::Subscription},
     },
     master::{ScriptAs, encode_command, reply},
 };
@@ -62,7 +59,7 @@ struct Run {
     random: Random,
     /// The true time since the start, in nanoseconds.
     now: u64,
-    terms: Vec<Terms>,
+    locks: Vec<(LockId, Ttl)>,
     servers: Vec<Server>,
     clients: Vec<Client>,
     /// The newest token of each lock.
@@ -146,29 +143,23 @@ impl Run {
             ),
             false => (masters, Quorum::of(masters)),
         };
-        let drift = Drift::from_ppm(10_000).unwrap();
         let names = KeyTemplate::parse("{name}").unwrap();
-        let terms = |lock: u64, random: &mut Random| {
+        let lock = |lock: u64, random: &mut Random| {
             let kind = random.pick(&Kind::ALL);
             let lock_id = names.lock_id(kind, format!("r{lock}").into()).unwrap();
             let ttl = Duration::from_millis(200 + random.below(1_800));
-            Terms {
-                lock_id: lock_id.with_permits(if kind == Kind::Semaphore { 2 } else { 1 }),
-                ttl: Ttl::whole(ttl).unwrap(),
-                drift,
-            }
+            let permits = if kind == Kind::Semaphore { 2 } else { 1 };
+            (lock_id.with_permits(permits), Ttl::whole(ttl).unwrap())
         };
-        let config = SessionConfig {
+        let config = Arc::new(Config {
             node_timeout: NodeTimeout::Fixed(Duration::from_millis(50)),
-            connect_timeout: Duration::from_secs(1),
-            quarantine: Quarantine::Observed,
-            quarantine_length: quarantine_length(MOST_TTL, drift),
-            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-        };
+            max_ttl: Ttl::whole(MOST_TTL).ok(),
+            ..Config::of_defaults().unwrap()
+        });
         let addresses = (0..masters).map(|master| format!("m{master}").into());
         let roster = Roster::new(addresses, quorum);
         let client = || Client {
-            machine: Machine::new(roster.clone(), None, &config, tick(0)),
+            machine: Machine::new(roster.clone(), config.clone(), tick(0)),
             links: (0..masters).map(|_| Link::default()).collect(),
             calls: Vec::new(),
         };
@@ -186,7 +177,7 @@ impl Run {
         Self {
             servers: (0..masters).map(&mut server).collect(),
             clients: (0..3).map(|_| client()).collect(),
-            terms: (0..2).map(|lock| terms(lock, &mut random)).collect(),
+            locks: (0..2).map(|number| lock(number, &mut random)).collect(),
             random,
             now: 0,
             tokens: BTreeMap::new(),
@@ -390,8 +381,8 @@ impl Run {
     }
 
     fn begin(&mut self, client: usize) {
-        let lock = self.random.index(self.terms.len());
-        let Terms { lock_id, .. } = &self.terms[lock];
+        let lock = self.random.index(self.locks.len());
+        let (lock_id, ttl) = self.locks[lock].clone();
         let (kind, number) = (lock_id.kind(), self.random.number());
         let owner: Arc<str> = format!("u:{number}").into();
         let time = micros(self.now) + number % 1_000;
@@ -423,12 +414,9 @@ impl Run {
             true => MasterSet::only(self.random.index(self.servers.len())),
             false => MasterSet::ALL,
         };
-        let terms = Terms {
-            lock_id: lock_id.clone(),
-            ..self.terms[lock]
-        };
         let Client { machine, calls, .. } = &mut self.clients[client];
-        let id = machine.begin(terms, holding, Asking::plain(asked), now(self.now));
+        let how = Asking::plain(asked);
+        let id = machine.begin(lock_id, ttl, holding, how, now(self.now));
         calls.push(Call {
             id,
             lock,
@@ -461,8 +449,8 @@ impl Run {
                 if let Some(token) = machine.claim(id).fencing_token()
                     && let Some(before) = self.tokens.insert(lock, token)
                     && before >= token
-                    && self.terms[lock].lock_id.kind() != Kind::ReadWrite
-                    && self.terms[lock].lock_id.kind() != Kind::Semaphore
+                    && self.locks[lock].0.kind() != Kind::ReadWrite
+                    && self.locks[lock].0.kind() != Kind::Semaphore
                 {
                     self.wrong = Some(format!("token {token} after {before}"));
                 }
@@ -481,7 +469,7 @@ impl Run {
             ref mut levels,
             ..
         } = calls[call];
-        let kind = self.terms[lock].lock_id.kind();
+        let kind = self.locks[lock].0.kind();
         let ttl = Ttl::whole(Duration::from_millis(100 + self.random.below(1_900))).unwrap();
         match self.random.below(8) {
             0..3 => {
@@ -544,7 +532,7 @@ impl Run {
         }
         for (lock, holders) in holders {
             let most = match holders.contains(&Access::Exclusive) {
-                true => usize::from(self.terms[lock].lock_id.permits()),
+                true => usize::from(self.locks[lock].0.permits()),
                 false => usize::MAX,
             };
             if holders.len() > most {
@@ -602,7 +590,7 @@ impl Run {
             let micros = server.heart.micros(micros(now));
             // The key of a lock with several holders may have entries that have ended.
             let kinds = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
-            let locks = self.terms.iter().map(|terms| &terms.lock_id);
+            let locks = self.locks.iter().map(|(lock_id, _)| lock_id);
             for lock in locks.filter(|lock| kinds.contains(&lock.kind())) {
                 let key = lock.key();
                 if server.heart.keys().value(key.as_bytes(), micros).is_some() {

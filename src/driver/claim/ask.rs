@@ -21,7 +21,7 @@ use crate::{
     driver::{context::Context, round_handle::RoundHandle},
     machine::{
         ClaimId,
-        claim::{Claim, Terms, ask::Asking},
+        claim::{Claim, ask::Asking},
     },
 };
 
@@ -76,18 +76,14 @@ impl ClaimHandle {
         queue: Option<QueueOptions>,
     ) -> Self {
         let (context, lock_id) = (&request.context, &request.lock_id);
-        let terms = Terms {
-            lock_id: lock_id.clone(),
-            ttl: request.ttl,
-            drift: context.config.drift,
-        };
         let holding = request.holding(identity);
         let how = Asking {
             first: agreed.map_or(MasterSet::ALL, MasterSet::only),
             queue,
             watch: agreed.is_some() && lock_id.kind().is_watched(),
         };
-        let id = (context.machine).with(|machine, now| machine.begin(terms, holding, how, now));
+        let id = (context.machine)
+            .with(|machine, now| machine.begin(lock_id.clone(), request.ttl, holding, how, now));
         Self::new(context, lock_id, id)
     }
 

@@ -13,8 +13,6 @@ use crate::{
             connection_name::{ConnectionName, ListsId},
             identity::ClientName,
         },
-        restart::quarantine_length,
-        time::Backoff,
         vote::{
             MasterSet,
             quorum::{Membership, Quorum, Roster},
@@ -22,7 +20,6 @@ use crate::{
     },
     driver::context::{Context, Owners},
     face::coordinator::Coordinator,
-    machine::session::SessionConfig,
     master::{ConnectError, MasterSpec, MasterStream, Shared},
 };
 
@@ -53,18 +50,11 @@ impl Opener {
             None => spec,
         });
         let masters = masters.enumerate();
-        let session = SessionConfig {
-            node_timeout: config.node_timeout,
-            connect_timeout: config.connect_timeout,
-            quarantine: config.quarantine,
-            quarantine_length: quarantine_length(config.max_ttl(), config.drift),
-            redial: Backoff::between(Duration::from_millis(20), Duration::from_secs(1)),
-        };
-        let machine = Arc::new(Shared::new(listed.roster, config.label.as_ref(), session));
+        let machine = Arc::new(Shared::new(listed.roster, Arc::new(config)));
         let supervised = masters.map(|(master, spec)| spec.open(master, name.clone(), &machine));
         let supervised = supervised.collect();
         let owners = self.owners.clone();
-        let context = Context::start(config, owners, machine, supervised, &self.runtime);
+        let context = Context::start(owners, machine, supervised, &self.runtime);
         Coordinator {
             context,
             lists_id: self.lists_id,

@@ -3,10 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    core::{
-        protocol::connection_name::ListsId, restart::quarantine_length, view::MasterHealth,
-        vote::quorum::Tally,
-    },
+    core::{protocol::connection_name::ListsId, view::MasterHealth, vote::quorum::Tally},
     driver::{context::Context, questions::health_events::HealthEvents},
 };
 
@@ -122,8 +119,7 @@ impl Coordinator {
     /// end within this time. Only locks with a [minimum time](crate::Lock::min_hold) may stay
     /// longer.
     pub fn quarantine_length(&self) -> Duration {
-        let config = &self.context.config;
-        quarantine_length(config.max_ttl(), config.drift)
+        self.context.config.quarantine_length()
     }
 
     /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a

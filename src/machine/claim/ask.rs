@@ -2,15 +2,16 @@
 
 use std::{mem, time::Duration};
 
-use super::{Claim, Held, Phase, Terms, step::Step};
+use super::{Claim, Held, Phase, step::Step};
 use crate::{
     core::{
-        kind::{Access, rights::Rights},
+        kind::{Access, Kind, rights::Rights},
         protocol::{
             command::{Action, Holding},
             identity::{Identity, QueueOptions},
+            name::LockId,
         },
-        time::lease::Lease,
+        time::lease::{Lease, Ttl},
         vote::{MasterSet, Verb, quorum::Outcome, round::Round},
     },
     machine::round::Role,
@@ -31,18 +32,19 @@ impl Claim {
     /// Begins a claim, with a first round. `holding` must have one level, with the access that the
     /// caller wants.
     pub(in crate::machine) fn begin(
-        terms: Terms,
+        lock_id: LockId,
+        ttl: Ttl,
         step: &mut Step<'_>,
         holding: Holding,
         how: Asking,
     ) -> Self {
-        let lease = terms.lease(step, terms.ttl);
-        let (round, role) = acquisition(&terms, lease, step, how);
+        let lease = step.lease(ttl);
+        let (round, role) = acquisition(lock_id.kind(), lease, step, how);
         let mut claim = Self {
             began: step.now.monotonic,
             exclusive: u32::from(holding.access == Access::Exclusive),
             holding,
-            keys_until: step.expiry(terms.ttl),
+            keys_until: step.expiry(ttl),
             may_keep: MasterSet::NONE,
             rounds: 1,
             lease,
@@ -51,7 +53,8 @@ impl Claim {
             newest: step.rounds.open(round, role),
             timer: None,
             refs: 1,
-            terms,
+            lock_id,
+            ttl,
         };
         claim.ask_first(step, how);
         claim
@@ -65,7 +68,7 @@ impl Claim {
         };
         let (others, queue) = (mem::take(unasked), *queue);
         self.holding.slot = step.rounds.of(self.newest).first_slot();
-        self.last_until(step.expiry(self.terms.ttl));
+        self.last_until(step.expiry(self.ttl));
         self.ask(step, others, queue, false);
     }
 
@@ -105,9 +108,9 @@ impl Claim {
         }
         self.phase = Phase::asking(how);
         self.rounds = self.rounds.saturating_add(1);
-        self.lease = self.terms.lease(step, self.terms.ttl);
-        self.last_until(step.expiry(self.terms.ttl));
-        let (round, role) = acquisition(&self.terms, self.lease, step, how);
+        self.lease = step.lease(self.ttl);
+        self.last_until(step.expiry(self.ttl));
+        let (round, role) = acquisition(self.lock_id.kind(), self.lease, step, how);
         self.open(round, role, step);
         self.ask_first(step, how);
     }
@@ -139,7 +142,7 @@ impl Claim {
         if let Phase::Asking { .. } = self.phase {
             self.phase = Phase::Held(Held::default());
         }
-        if self.terms.lock_id.kind().spec().has_slots {
+        if self.lock_id.kind().spec().has_slots {
             let lack = newest.lack_slot();
             self.align(step, self.newest, lack);
         }
@@ -160,7 +163,7 @@ impl Claim {
     /// Asks the masters in `to`. With `watch`, they are also asked to report the next change of the
     /// key. If it is not known that they give the rights that the lock needs, they also try these.
     fn ask(&self, step: &mut Step<'_>, to: MasterSet, queue: Option<QueueOptions>, watch: bool) {
-        let action = Action::Acquire(self.holding.clone(), self.terms.ttl, queue);
+        let action = Action::Acquire(self.holding.clone(), self.ttl, queue);
         let mut command = self.command(action);
         (command.watch, command.tries) = (watch, step.rights.to_try(self.rights()));
         step.post(to, command, self.newest, None);
@@ -168,7 +171,7 @@ impl Claim {
 
     /// Returns the rights that the lock needs.
     fn rights(&self) -> Rights {
-        Rights::of(self.terms.lock_id.kind(), self.holding.candidate.is_some())
+        Rights::of(self.lock_id.kind(), self.holding.candidate.is_some())
     }
 }
 
@@ -182,13 +185,13 @@ impl Phase {
 }
 
 /// Returns a round that begins now and asks for a `lease`, and its role.
-fn acquisition(terms: &Terms, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
+fn acquisition(kind: Kind, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
     let (quorum, limit) = (&step.roster.quorum, Some(lease.until()));
     let mut round = Round::open(Verb::Acquire, quorum, step.now.lease, limit);
     if how.queue.is_some() {
         round.mark_queued();
     }
-    let role = if terms.lock_id.kind().spec().has_slots {
+    let role = if kind.spec().has_slots {
         Role::Slots(step.id)
     } else {
         Role::Question

@@ -39,7 +39,7 @@ impl Claim {
         let start = step.rounds.of(self.newest).start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
         // another TTL.
-        let lease = Lease::new(start, self.terms.ttl, self.terms.drift);
+        let lease = Lease::new(start, self.ttl, step.config.drift);
         let Phase::Held(held) = &mut self.phase else {
             return;
         };
@@ -90,7 +90,7 @@ impl Claim {
         }
         // A majority counts only if it is complete before the old lease ends. Between that end and
         // a later majority, another client may have held the lock.
-        let limit = self.lease.until().min(self.terms.lease(step, ttl).until());
+        let limit = self.lease.until().min(step.lease(ttl).until());
         let quorum = &step.roster.quorum;
         let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(limit));
         let role = Role::Extension {
@@ -119,7 +119,7 @@ impl Claim {
         }
         let is_upgrade = (self.holding.access, access) == (Access::Shared, Access::Exclusive);
         if is_upgrade {
-            let name = self.terms.lock_id.name().clone();
+            let name = self.lock_id.name().clone();
             return Err(AcquireError::Upgrade { name });
         }
         self.refs += 1;
@@ -133,7 +133,7 @@ impl Claim {
         self.remove_level(Access::Exclusive);
         self.add_level(Access::Shared);
         if self.holding.access == Access::Shared {
-            self.post_extension(step, self.terms.ttl, false);
+            self.post_extension(step, self.ttl, false);
         }
     }
 
@@ -157,7 +157,7 @@ impl Claim {
             return None;
         }
         held.next_look = Some(plan.look_again(now, random));
-        self.post_extension(step, self.terms.ttl, true)?;
+        self.post_extension(step, self.ttl, true)?;
         step.renewals.begun();
         Some(self.newest)
     }
@@ -234,7 +234,7 @@ impl Claim {
         };
         held.confirmed = held.confirmed.max(Some(start));
         let was_in_doubt = mem::take(&mut held.in_doubt);
-        let lease = Lease::new(start, ttl, self.terms.drift);
+        let lease = Lease::new(start, ttl, step.config.drift);
         let is_longer = lease > self.lease;
         if is_longer {
             self.lease = lease;
@@ -258,7 +258,7 @@ impl Claim {
         round: RoundId,
         lack: MasterSet,
     ) {
-        let heal = Heal::new(step, self.terms.ttl);
+        let heal = Heal::new(step, self.ttl);
         self.heal(step, round, lack, heal);
     }
 

@@ -18,7 +18,7 @@ use crate::core::{
         name::LockId,
     },
     time::{
-        lease::{Drift, Lease, RenewalPlan, Ttl},
+        lease::{Lease, RenewalPlan, Ttl},
         tick::{LeaseTick, Tick},
     },
     view::{LockState, LostReason},
@@ -31,18 +31,11 @@ pub(crate) mod step;
 #[cfg(test)]
 mod tests;
 
-/// The part of a claim that never changes.
-#[derive(Debug)]
-pub(crate) struct Terms {
-    pub(crate) lock_id: LockId,
-    pub(crate) ttl: Ttl,
-    pub(crate) drift: Drift,
-}
-
 /// A claim on a lock, from its first round to its release.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(in crate::machine) terms: Terms,
+    pub(in crate::machine) lock_id: LockId,
+    ttl: Ttl,
     /// The start of the first round, on the monotonic clock.
     pub(crate) began: Tick,
     /// What the commands of this claim say to masters. A release with this identity takes back the
@@ -190,7 +183,7 @@ impl Claim {
         let was_won = time_to_stay.is_none() && self.was_won(newest);
         let (action, to) = match time_to_stay {
             Some(time) => {
-                let ttl = self.terms.drift.outlasting(time);
+                let ttl = step.config.drift.outlasting(time);
                 (Action::Extend(last, ttl), MasterSet::ALL)
             }
             None => {
@@ -212,7 +205,7 @@ impl Claim {
         command.watch = watch;
         step.rounds.add_pending(self.keys_until);
         let role = match time_to_stay {
-            Some(_) => Role::Stay(self.terms.lock_id.clone()),
+            Some(_) => Role::Stay(self.lock_id.clone()),
             None => Role::Release {
                 may_keep: self.may_keep,
                 newest: step.rounds.share(self.newest),
@@ -295,12 +288,12 @@ impl Claim {
     }
 
     fn tell(&self, step: &mut Step<'_>, hold: Option<Arc<Hold>>, what: What) {
-        let lock = self.terms.lock_id.clone();
+        let lock = self.lock_id.clone();
         step.out.push(Effect::Event(lock, hold, what));
     }
 
     fn command(&self, action: Action) -> Command {
-        Command::new(&self.terms.lock_id, action)
+        Command::new(&self.lock_id, action)
     }
 
     /// Opens a round, and makes it the newest one. Notes which masters may have the key or the

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     core::{
+        config::Config,
         protocol::command::Command,
         time::{
             lease::{Lease, Ttl},
@@ -18,7 +19,7 @@ use crate::{
     },
     machine::{
         ClaimId, Now, RoundId, VotesTo,
-        claim::{Terms, extend::Heal},
+        claim::extend::Heal,
         out::Effect,
         renewals::Renewals,
         rights::KnownRights,
@@ -31,6 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(in crate::machine) id: ClaimId,
+    pub(in crate::machine) config: &'a Config,
     pub(in crate::machine) roster: &'a Arc<Roster>,
     pub(crate) rounds: &'a mut Rounds,
     pub(in crate::machine) renewals: &'a mut Renewals,
@@ -85,15 +87,13 @@ impl Step<'_> {
         self.rounds.drop(round, self.out);
     }
 
+    /// Returns the lease of a request for `ttl` that is posted in this step.
+    pub(super) fn lease(&self, ttl: Ttl) -> Lease {
+        Lease::new(self.now.lease, ttl, self.config.drift)
+    }
+
     /// Returns the time on the monotonic clock at which a key written now with `ttl` expires.
     pub(super) fn expiry(&self, ttl: Ttl) -> Tick {
         self.now.monotonic + ttl.duration()
-    }
-}
-
-impl Terms {
-    /// Returns the lease of a request for `ttl` that is posted in this step.
-    pub(super) fn lease(&self, step: &Step<'_>, ttl: Ttl) -> Lease {
-        Lease::new(step.now.lease, ttl, self.drift)
     }
 }

@@ -12,13 +12,13 @@ use crate::core::{
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
         name::Token,
     },
-    time::lease::Renewal,
+    time::lease::{Drift, Renewal},
     vote::{
         Failure, Refusal, SlotVote, Vote,
         quorum::{Quorum, Roster},
     },
 };
-use crate::machine::{ClaimId, Machine, Now, VotesTo, fixture::session_config};
+use crate::machine::{ClaimId, Machine, Now, VotesTo, fixture::config};
 
 /// The transitions. A line has what happens, and then what the claim does.
 ///
@@ -155,11 +155,6 @@ impl Case {
         let first = first.parse().ok();
         let start = Tick::some();
         let quorum = Quorum::of(3);
-        let terms = Terms {
-            lock_id: lock_id(Kind::Mutex, "r"),
-            ttl: ttl(9_000),
-            drift: drift(),
-        };
         let candidate = (kind == 't').then_some(5);
         let asked = first.map_or(MasterSet::ALL, MasterSet::only);
         let now = Now {
@@ -174,13 +169,10 @@ impl Case {
             candidate,
         };
         let addresses = ["a:1", "b:1", "c:1"].map(Arc::from);
-        let mut machine = Machine::new(
-            Roster::new(addresses, quorum),
-            None,
-            &session_config(millis(50)),
-            start,
-        );
-        let id = machine.begin(terms, holding, Asking::plain(asked), now);
+        let roster = Roster::new(addresses, quorum);
+        let mut machine = Machine::new(roster, config(millis(50)), start);
+        let (lock_id, how) = (lock_id(Kind::Mutex, "r"), Asking::plain(asked));
+        let id = machine.begin(lock_id, ttl(9_000), holding, how, now);
         let mut case = Self {
             machine,
             id,
@@ -439,14 +431,10 @@ fn millis(n: u64) -> Duration {
     Duration::from_millis(n)
 }
 
-fn drift() -> Drift {
-    Drift::from_ppm(0).unwrap()
-}
-
 /// Returns the TTL for a lease of `millis`.
 fn ttl(millis: u64) -> Ttl {
-    let ttl = Duration::from_millis(millis + 2);
-    Ttl::parse(ttl, Duration::ZERO, drift()).unwrap()
+    let (ttl, drift) = (Duration::from_millis(millis + 2), Drift::from_ppm(0));
+    Ttl::parse(ttl, Duration::ZERO, drift.unwrap()).unwrap()
 }
 
 fn identity(kind: char, attempt: u64) -> Identity {

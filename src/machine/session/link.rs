@@ -2,9 +2,9 @@
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
-use super::SessionConfig;
 use crate::{
     core::{
+        config::Config,
         time::{Limits, NodeTimeout, RoundTrip, tick::Tick},
         vote::Verb,
     },
@@ -42,12 +42,7 @@ impl Link {
 
     /// Creates the link of a connection that came into use at `began`. Without a connection, the
     /// window is 0.
-    pub(crate) fn new(
-        config: &SessionConfig,
-        round_trip: Duration,
-        window: usize,
-        began: Tick,
-    ) -> Self {
+    pub(crate) fn new(config: &Config, round_trip: Duration, window: usize, began: Tick) -> Self {
         // If this process was stalled during the dial, the measured time is too long.
         let round_trip = round_trip.min(config.connect_timeout);
         Self {

@@ -15,8 +15,9 @@ use super::{
     waiters::Waiters,
 };
 use crate::core::{
-    restart::{DataLoss, Quarantine},
-    time::{Backoff, NodeTimeout, rounded, tick::Tick},
+    config::Config,
+    restart::DataLoss,
+    time::{rounded, tick::Tick},
     view::{MasterHealth, MasterState},
     vote::{Failure, SlotVote, Vote, server_error::ServerError},
 };
@@ -48,19 +49,6 @@ pub(crate) trait Transmit {
     fn has_input(&self) -> bool;
 }
 
-/// The settings of a session, and of the task that serves it.
-#[derive(Clone, Debug)]
-pub(crate) struct SessionConfig {
-    pub(crate) node_timeout: NodeTimeout,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) quarantine: Quarantine,
-    /// The length of a quarantine, counted from the moment at which a master may have forgotten
-    /// locks.
-    pub(crate) quarantine_length: Duration,
-    /// The pauses between dials.
-    pub(crate) redial: Backoff,
-}
-
 /// The commands for one master, from the post to the vote. A session has at most one connection at a
 /// time.
 ///
@@ -75,7 +63,7 @@ pub(crate) struct SessionConfig {
 /// up, and these releases wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
-    config: SessionConfig,
+    config: Arc<Config>,
     pub(crate) health: Health,
     /// The run id of the server that the last dial reached.
     pub(in crate::machine) server: Option<String>,
@@ -126,7 +114,7 @@ impl Session {
     const MOST_WAITING: usize = Link::MOST_IN_WINDOW;
 
     /// Creates the session of a master before its first dial, with what is known of the master.
-    pub(crate) fn new(config: SessionConfig, known: MasterHealth, now: Tick) -> Self {
+    pub(crate) fn new(config: Arc<Config>, known: MasterHealth, now: Tick) -> Self {
         Self {
             health: Health::new(known, now),
             server: None,

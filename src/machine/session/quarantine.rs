@@ -34,7 +34,7 @@ impl Session {
     /// expired. The first dial after a loss of data finds a sign of it, such as a new run id. Later
     /// dials find only the record of the loss, which is no news.
     fn begin_quarantine(&mut self, cx: &mut Cx<'_>, loss: DataLoss) {
-        let left = self.config.quarantine_length.saturating_sub(loss.age);
+        let left = self.config.quarantine_length().saturating_sub(loss.age);
         if left.is_zero() {
             return;
         }

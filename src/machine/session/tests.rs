@@ -22,6 +22,7 @@ use crate::{
             identity::Ticket,
         },
         restart::Sign,
+        time::NodeTimeout,
         vote::{
             MasterSet, Verb,
             quorum::{Quorum, Roster},
@@ -31,7 +32,7 @@ use crate::{
     machine::{
         Machine, Now, RoundId,
         claim::{Claim, step::Step},
-        fixture::session_config,
+        fixture::config,
         waiters::Topic,
     },
     master::Shared,
@@ -163,7 +164,7 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
         }))
     };
     let roster = roster();
-    let shared = Arc::new(Shared::new(roster, None, session_config(TIMEOUT)));
+    let shared = Arc::new(Shared::new(roster, config(TIMEOUT)));
     let supervisor =
         MasterSpec::from_stream("redis://late", connect).open(0, "n".to_owned(), &shared);
     let command = command(Kind::Mutex, Verb::Acquire, 1);
@@ -224,7 +225,7 @@ impl AsyncWrite for LateSocket {
 #[test]
 fn a_server_under_two_addresses_is_refused() {
     let roster = Roster::new(["a:1", "b:1"].map(Arc::from), Quorum::of(2));
-    let mut machine = Machine::new(roster, None, &session_config(TIMEOUT), monotonic());
+    let mut machine = Machine::new(roster, config(TIMEOUT), monotonic());
     let mut meet = |master, run_id| machine.meet(master, run_id);
     meet(0, "a").unwrap();
     meet(1, "b").unwrap();
@@ -463,7 +464,7 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
 fn measured(round_trip: u64, count: usize) -> Rig {
     ByHand::set(Duration::ZERO);
     let mut rig = Rig::new();
-    rig.session().config.node_timeout = NodeTimeout::Measured;
+    Arc::make_mut(&mut rig.session().config).node_timeout = NodeTimeout::Measured;
     rig.connect(Duration::from_millis(round_trip), None, Link::WINDOW);
     post(count, &mut rig);
     rig
@@ -600,7 +601,6 @@ fn the_wait_for_a_dial_ends_in_time() {
 fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
     let _clock = ByHand::start();
     let mut rig = Rig::connected(Link::WINDOW);
-    rig.session().config.quarantine_length = CONNECT;
     rig.step(|session, cx, _| session.interrupt(cx, &"broken".into()));
     let request = rig.post(Verb::Acquire, false);
     let (age, sign) = (Duration::ZERO, Sign::Restarted);
@@ -630,7 +630,6 @@ fn the_number_of_requests_that_wait_is_bounded() {
 fn a_quarantined_master_gets_only_releases() {
     let _clock = ByHand::start();
     let mut rig = Rig::new();
-    rig.session().config.quarantine_length = CONNECT;
     let (age, sign) = (Duration::ZERO, Sign::Earlier);
     let requests = [Verb::Acquire, Verb::Extend, Verb::Release]
         .map(|verb| rig.post(verb, verb == Verb::Release));
@@ -675,7 +674,7 @@ impl Rig {
     /// Returns a machine before its first dial.
     fn new() -> Self {
         Self {
-            machine: Machine::new(roster(), None, &session_config(TIMEOUT), monotonic()),
+            machine: Machine::new(roster(), config(TIMEOUT), monotonic()),
             wire: FakeWire::default(),
             cast: Vec::new(),
         }
