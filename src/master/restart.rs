@@ -1,6 +1,12 @@
 //! Remembers the run ids of all servers that have answered at the address of a master.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 
@@ -13,6 +19,10 @@ use crate::sim::Process;
 /// last heard. A server has another run id after a restart. Clones share the same list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunIds(Arc<Mutex<BTreeMap<String, LastHeard>>>);
+
+/// The time when bytes last came from a server, as the number in a [`Tick`]. Connections may report
+/// times out of order, so the largest one counts.
+pub(crate) type LastHeard = Arc<AtomicU64>;
 
 /// The known run ids of each master, by address and database.
 type Masters = BTreeMap<String, RunIds>;
@@ -34,10 +44,10 @@ impl RunIds {
     /// run ids if several servers answer at one address.
     pub(crate) fn known(&self, now: Tick) -> Vec<(String, u64)> {
         let run_ids = self.0.lock();
-        let known = run_ids.iter().filter_map(|(run_id, heard)| {
-            let away = now.since(heard.at()?).as_millis();
+        let known = run_ids.iter().map(|(run_id, heard)| {
+            let away = now.since(at(heard)).as_millis();
             let away = u64::try_from(away).unwrap_or(u64::MAX);
-            Some((run_id.clone(), away.saturating_add(1)))
+            (run_id.clone(), away.saturating_add(1))
         });
         known.collect()
     }
@@ -59,9 +69,9 @@ impl RunIds {
     ) -> Result<LastHeard, DialError> {
         let mut run_ids = self.0.lock();
         let met = run_ids.entry(run_id.to_owned()).or_default().clone();
-        met.hear(now);
-        let is_later = |heard: &LastHeard| heard.at() > Some(asked);
-        run_ids.retain(|_, heard| heard.is_shared() || is_later(heard));
+        met.fetch_max(now.nanos(), Ordering::Relaxed);
+        let is_later = |heard: &LastHeard| at(heard) > asked;
+        run_ids.retain(|_, heard| Arc::strong_count(heard) > 1 || is_later(heard));
         let mut others = run_ids.iter().filter(|(known, _)| *known != run_id);
         if others.any(|(_, heard)| is_later(heard)) {
             return Err("another server answered at this address during the dial"
@@ -72,28 +82,12 @@ impl RunIds {
     }
 
     fn last_heard(&self) -> Option<Tick> {
-        self.0.lock().values().filter_map(LastHeard::at).max()
+        self.0.lock().values().map(at).max()
     }
 }
 
-/// The time when bytes last came from a server. Clones share this time.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastHeard(Arc<Mutex<Option<Tick>>>);
-
-impl LastHeard {
-    /// Notes that bytes came at `now`. Connections may report this out of order.
-    pub(super) fn hear(&self, now: Tick) {
-        let mut last = self.0.lock();
-        *last = (*last).max(Some(now));
-    }
-
-    fn at(&self) -> Option<Tick> {
-        *self.0.lock()
-    }
-
-    fn is_shared(&self) -> bool {
-        Arc::strong_count(&self.0) > 1
-    }
+fn at(heard: &LastHeard) -> Tick {
+    Tick::from_nanos(heard.load(Ordering::Relaxed))
 }
 
 /// Returns the known run ids of the master at `address`. If the master is new and too many masters
@@ -132,8 +126,9 @@ mod tests {
         let run_ids = RunIds::default();
         assert_eq!(run_ids.known(start), []);
         let a = run_ids.meet("a", start, start).unwrap();
-        a.hear(start + SECOND);
-        a.hear(start); // reported late, by another connection
+        let hear = |at: Tick| a.fetch_max(at.nanos(), Ordering::Relaxed);
+        hear(start + SECOND);
+        hear(start); // reported late, by another connection
         let known = run_ids.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
         // A later process of the server answers. The question named run id `a`, which still has a
@@ -143,7 +138,7 @@ mod tests {
             .unwrap();
         let known = run_ids.known(start + 3 * SECOND);
         assert_eq!(known, [("a".to_owned(), 2_001), ("b".to_owned(), 1)]);
-        a.hear(start + 4 * SECOND);
+        hear(start + 4 * SECOND);
         let known = run_ids.known(start + 4 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1), ("b".to_owned(), 1_001)]);
         // The next questions name both run ids, until the connection of `a` has ended.

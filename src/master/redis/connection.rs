@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     ops::ControlFlow,
     ptr,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll},
     time::Duration,
 };
@@ -114,7 +114,9 @@ impl RedisConnection {
             let (mut turn, now) = (machine.turn(), shared::now());
             read_at.set(Some(now.monotonic));
             turn.sessions[master].health.last_heard = Some(now.monotonic);
-            (self.last_heard.iter()).for_each(|last| last.hear(now.monotonic));
+            if let Some(last) = &self.last_heard {
+                last.fetch_max(now.monotonic.nanos(), Ordering::Relaxed);
+            }
             (now, turn)
         };
         let mut count = 0_usize;
