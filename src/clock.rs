@@ -151,7 +151,8 @@ fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
 pub(crate) struct Suspensions {
     /// The time of the last comparison, as the number in a [`Tick`].
     compared: AtomicU64,
-    last: Mutex<Option<Reading>>,
+    /// The result of the last [`wall_at_origin`].
+    last: Mutex<Option<SystemTime>>,
     /// The total time for which the monotonic clock has stood still, in nanoseconds. It is at most
     /// [`MOST`](Self::MOST).
     slept: AtomicU64,
@@ -195,26 +196,24 @@ impl Suspensions {
         let Some(mut last) = self.last.try_lock() else {
             return;
         };
-        let Some(reading) = Reading::take() else {
-            return;
-        };
-        if let Some(last) = *last {
-            let slept = self.slept.load(Ordering::Relaxed); // changes only while `last` is locked
-            let slept = slept.saturating_add(reading.ahead_of(last));
-            self.slept.store(slept.min(Self::MOST), Ordering::Relaxed);
+        if let Some(wall) = wall_at_origin() {
+            self.note(&mut last, wall);
+            self.compared.store(now, Ordering::Relaxed);
         }
-        *last = Some(reading);
-        self.compared.store(now, Ordering::Relaxed);
     }
-}
 
-/// A reading of the monotonic clock and the wall clock of the operating system. Two readings are
-/// compared to find out whether the machine was suspended. Tests may pause and advance tokio's
-/// clock, but not these clocks.
-#[derive(Clone, Copy, Debug)]
-struct Reading {
-    monotonic: Instant,
-    wall: SystemTime,
+    /// Notes another result of [`wall_at_origin`] in `last`, which is locked. If the result has
+    /// grown, the wall clock has run ahead of the monotonic clock.
+    fn note(&self, last: &mut Option<SystemTime>, wall: SystemTime) {
+        const NOISE: Duration = Duration::from_millis(5);
+        let ahead = last.replace(wall).map(|last| wall.duration_since(last));
+        if let Some(Ok(ahead)) = ahead
+            && ahead >= NOISE
+        {
+            let slept = (self.total() + ahead).as_nanos().min(Self::MOST.into());
+            self.slept.store(slept as u64, Ordering::Relaxed);
+        }
+    }
 }
 
 #[expect(
@@ -232,38 +231,26 @@ fn wall() -> SystemTime {
     wall
 }
 
-impl Reading {
-    /// Reads both clocks. Returns `None` if the reading takes so long that it could look like a
-    /// suspension.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the one place where the crate compares the clocks of the machine"
-    )]
-    fn take() -> Option<Self> {
-        const PAUSE: Duration = Duration::from_millis(1);
-        #[cfg(test)]
-        if let Some((monotonic, wall)) =
-            Process::current(|process| (process.monotonic(), process.wall()))
-        {
-            return Some(Self { monotonic, wall });
-        }
-        let before = Instant::now();
-        let wall = wall();
-        let monotonic = Instant::now();
-        (monotonic - before < PAUSE).then_some(Self { monotonic, wall })
+/// Returns what the wall clock showed, or would have shown, at the origin of the monotonic clock.
+/// Two results are compared to find out whether the machine was suspended in between. Tests may
+/// pause and advance tokio's clock, but not these clocks of the operating system. Returns `None` if
+/// the reading takes so long that it could look like a suspension.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate compares the clocks of the machine"
+)]
+fn wall_at_origin() -> Option<SystemTime> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let at_origin =
+        |now: Instant, wall: SystemTime| wall.checked_sub(now.saturating_duration_since(origin()));
+    #[cfg(test)]
+    if let Some((now, wall)) = Process::current(|process| (process.monotonic(), process.wall())) {
+        return at_origin(now, wall);
     }
-
-    /// Returns by how many nanoseconds the wall clock has run ahead of the monotonic clock since
-    /// `last`.
-    fn ahead_of(self, last: Self) -> u64 {
-        const NOISE: Duration = Duration::from_millis(5);
-        let monotonic = self.monotonic.saturating_duration_since(last.monotonic);
-        let wall = self.wall.duration_since(last.wall).unwrap_or_default();
-        match wall.saturating_sub(monotonic) {
-            ahead if ahead < NOISE => 0,
-            ahead => u64::try_from(ahead.as_nanos()).unwrap_or(0),
-        }
-    }
+    let before = Instant::now();
+    let wall = wall();
+    let now = Instant::now();
+    at_origin(now, wall).filter(|_| now - before < PAUSE)
 }
 
 #[expect(
@@ -510,13 +497,9 @@ pub(crate) mod tests {
 
     #[test]
     fn only_a_wall_clock_that_ran_ahead_counts() {
-        let epoch = Reading {
-            monotonic: instant(),
-            wall: wall(),
-        };
-        let mut last = epoch;
-        let mut slept = 0;
+        let (suspensions, mut last) = (Suspensions::new(), None);
         for (monotonic, wall, expected) in [
+            (0, 0, 0),
             (10, 10, 0),
             (20, 80, 60),     // suspended for a minute
             (30, 85, 60),     // set back a little
@@ -524,18 +507,9 @@ pub(crate) mod tests {
             (50, -3_560, 90), // suspended for half a minute after that
             (50, -3_559, 91),
         ] {
-            let distance = Duration::from_secs(i64::unsigned_abs(wall));
-            let reading = Reading {
-                monotonic: epoch.monotonic + Duration::from_secs(monotonic),
-                wall: if wall < 0 {
-                    epoch.wall - distance
-                } else {
-                    epoch.wall + distance
-                },
-            };
-            slept += Duration::from_nanos(reading.ahead_of(last)).as_secs();
-            assert_eq!(slept, expected, "{monotonic} {wall}");
-            last = reading;
+            let at_origin = 10_000_u64.saturating_add_signed(wall - monotonic);
+            suspensions.note(&mut last, SystemTime::UNIX_EPOCH + seconds(at_origin));
+            assert_eq!(suspensions.total(), seconds(expected), "{monotonic} {wall}");
         }
     }
 }
