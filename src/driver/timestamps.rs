@@ -91,10 +91,7 @@ mod tests {
                 (-HOUR, [2, 1, 1]),
             ] {
                 let masters = masters(3);
-                let (off, right) = (
-                    Coordinator::new(&masters).unwrap(),
-                    Coordinator::new(&masters).unwrap(),
-                );
+                let [off, right] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 set_clock(&off, ahead);
                 let mut last = 0;
@@ -125,10 +122,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_counter_that_is_ahead_of_time_moves_no_ticket() {
         let masters = masters(3);
-        let (fast, right) = (
-            Coordinator::new(&masters).unwrap(),
-            Coordinator::new(&masters).unwrap(),
-        );
+        let [fast, right] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
         tokio::time::sleep(Duration::from_millis(1)).await;
         set_clock(&fast, 900_000);
         for locks in [&fast, &right] {
@@ -145,10 +139,7 @@ mod tests {
     async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
         for kind in Kind::ALL {
             let masters = masters(3);
-            let (off, right) = (
-                Coordinator::new(&masters).unwrap(),
-                Coordinator::new(&masters).unwrap(),
-            );
+            let [off, right] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
             tokio::time::sleep(Duration::from_millis(1)).await;
             set_clock(&off, HOUR);
             let attempt = lock(kind, &off);
@@ -180,10 +171,7 @@ mod tests {
         ] {
             for kind in Kind::ALL {
                 let masters = masters(size);
-                let (right, behind) = (
-                    Coordinator::new(&masters).unwrap(),
-                    Coordinator::new(&masters).unwrap(),
-                );
+                let [right, behind] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
                 masters[..down]
                     .iter()
                     .for_each(|master| master.inject(Fault::Down));
@@ -219,10 +207,7 @@ mod tests {
     async fn a_counter_and_a_clock_are_a_majority_together() {
         for kind in Kind::ALL {
             let masters = masters(3);
-            let (right, behind) = (
-                Coordinator::new(&masters).unwrap(),
-                Coordinator::new(&masters).unwrap(),
-            );
+            let [right, behind] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
             masters[0].inject(Fault::Down);
             masters[1].inject(Fault::Down);
             tokio::time::sleep(Duration::from_millis(50)).await;

@@ -215,10 +215,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiters_leave_nothing_behind_when_they_win_give_up_or_are_dropped() {
         let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-        let (locks, others) = (
-            Coordinator::new(&masters).unwrap(),
-            Coordinator::new(&masters).unwrap(),
-        );
+        let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
         let moment = Duration::from_millis(20);
         for name in 0..100 {
             let lock = locks.fair(format!("{name}"), &locks.owner());

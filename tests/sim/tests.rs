@@ -176,10 +176,7 @@ impl fmt::Display for Totals {
 #[ignore = "slow without optimisation; `./dev sim` runs it"]
 fn two_runs_of_a_seed_are_the_same() {
     for seed in 0..100 {
-        let (one, other) = (
-            run(seed, Model::Within, true),
-            run(seed, Model::Within, true),
-        );
+        let [one, other] = [(); 2].map(|()| run(seed, Model::Within, true));
         assert!(one.log.len() > 20);
         if let Some(at) = (0..one.log.len()).find(|at| one.log.get(*at) != other.log.get(*at)) {
             panic!(

@@ -271,10 +271,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiters_leave_nothing_behind_when_they_win_give_up_or_are_dropped() {
         let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-        let (locks, others) = (
-            Coordinator::new(&masters).unwrap(),
-            Coordinator::new(&masters).unwrap(),
-        );
+        let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
         let moment = Duration::from_millis(20);
         for name in 0..1_000 {
             let lock = locks.mutex(format!("{name}"));
@@ -317,10 +314,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn false_reports_cost_few_commands_and_hide_no_release_for_long() {
         let masters: Vec<_> = (0..5).map(|_| MemoryMaster::new()).collect();
-        let (locks, others) = (
-            Coordinator::new(&masters).unwrap(),
-            Coordinator::new(&masters).unwrap(),
-        );
+        let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
         let sent = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
         let millis = Duration::from_millis;
         let mut counts = Vec::new();
@@ -402,10 +396,7 @@ mod tests {
         let mut watched = 0;
         for polls in 1..32 {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
-            let (locks, others) = (
-                Coordinator::new(&masters).unwrap(),
-                Coordinator::new(&masters).unwrap(),
-            );
+            let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
             let held = others.mutex("r").acquire().await.unwrap();
             for (n, master) in masters.iter().enumerate() {
                 master.inject(Fault::Delay(millis(1 + n as u64)));
