@@ -330,6 +330,8 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
+    use tokio::io::{join, sink};
+
     use super::*;
 
     /// A server that has already sent many messages.
@@ -363,40 +365,17 @@ mod tests {
         }
     }
 
-    impl AsyncWrite for Flood {
-        fn poll_write(
-            self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    impl Stream for Flood {
-        fn has_input(&self) -> bool {
-            false
-        }
-    }
-
     /// If a poll read more often, timers and other tasks would wait for as long as the server
     /// sends.
     #[test]
     fn one_poll_reads_only_a_few_times() {
         let reads_in_one_poll = |is_fast| {
             let reads = Arc::<AtomicUsize>::default();
-            let mut wire = Wire::new(Flood {
+            let flood = Flood {
                 reads: reads.clone(),
                 is_fast,
-            });
+            };
+            let mut wire = Wire::of_given(join(flood, sink()));
             let mut cx = Context::from_waker(std::task::Waker::noop());
             let polled = wire.poll(&mut cx, || (), |_, (), _| ControlFlow::<()>::Continue(()));
             assert!(polled.is_pending());
