@@ -280,6 +280,7 @@ pub(crate) mod tests {
 
     use std::{cell::Cell, env, process::Command, sync::LazyLock, thread};
 
+    use testkit::times::seconds;
     use tokio::time::timeout;
 
     use super::*;
@@ -369,10 +370,6 @@ pub(crate) mod tests {
         let stderr = String::from_utf8_lossy(&ended.stderr);
         let has_passed = ended.status.success() && stdout.contains("1 passed");
         assert!(has_passed, "{stdout}{stderr}");
-    }
-
-    const fn seconds(count: u64) -> Duration {
-        Duration::from_secs(count)
     }
 
     /// Acquires a lock with the default TTL, 10 s.

@@ -12,7 +12,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use testkit::server::{self, Listener, Server};
+use testkit::{
+    server::{self, Listener, Server},
+    times::seconds,
+};
 use tokio::task::AbortHandle;
 
 use self::{
@@ -311,10 +314,6 @@ impl Drop for Subject {
 
 fn command(verb: Verb, key: &str, who: char, ttl: Duration) -> Command {
     RowCommand::mutex(verb, who, ttl).command(key, None)
-}
-
-fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
 }
 
 fn now() -> tokio::time::Instant {

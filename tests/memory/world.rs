@@ -5,6 +5,7 @@ use std::{future::poll_fn, mem, pin::Pin, task::Poll, thread, time::Duration};
 use quorlock::{
     Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Quarantine, Renewal, Votes,
 };
+pub(crate) use testkit::times::{millis, seconds};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 /// Masters and a coordinator that is connected to them.
@@ -210,14 +211,6 @@ pub(crate) fn delay(count: u64) -> Fault {
 
 pub(crate) fn error() -> Fault {
     Fault::ErrorReply("OOM no room".into())
-}
-
-pub(crate) const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
-}
-
-pub(crate) const fn seconds(count: u64) -> Duration {
-    Duration::from_secs(count)
 }
 
 /// The longest time until a master that is back has been dialled again and answers.

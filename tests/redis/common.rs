@@ -9,6 +9,7 @@ use quorlock::{
     AcquireError, Builder, Coordinator, Failure, Guard, Lock, Quarantine, VoteRow, Votes,
 };
 pub(crate) use testkit::server::{self, Server, skipped};
+pub(crate) use testkit::times::millis;
 use tokio::time::{sleep, timeout};
 
 /// The time limit for one test, even on a slow machine. A test that hangs fails after this time.
@@ -78,10 +79,6 @@ pub(crate) fn brisk() -> Builder {
         .node_timeout(Duration::from_millis(100))
         .connect_timeout(Duration::from_millis(200))
         .ttl(LONG)
-}
-
-pub(crate) const fn millis(count: u64) -> Duration {
-    Duration::from_millis(count)
 }
 
 /// Makes a user with these rules besides all rights on `master`. Returns the URL with this user.

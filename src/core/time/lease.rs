@@ -256,15 +256,12 @@ impl RenewalPlan {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use testkit::times::millis;
 
     use super::*;
     use crate::core::time::tick::Tick;
 
     const ONE_PERCENT: Drift = Drift { ppm: 10_000 };
-
-    fn millis(n: u64) -> Duration {
-        Duration::from_millis(n)
-    }
 
     #[test]
     fn allowance_table() {

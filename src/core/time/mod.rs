@@ -225,6 +225,7 @@ impl OutageLog {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use testkit::times::millis;
 
     use super::*;
 
@@ -283,10 +284,6 @@ mod tests {
         // The last outage goes on.
         assert!(!outages.fails(at(110)) && outages.fails(at(111)));
         assert!(outages.works());
-    }
-
-    fn millis(n: u64) -> Duration {
-        Duration::from_millis(n)
     }
 
     /// Adds the same round trip several times.

@@ -358,11 +358,13 @@ impl Obstacle {
 
 #[cfg(test)]
 mod tests {
+    use testkit::times::millis;
+
     use super::*;
     use crate::core::vote::{
         Verb,
         quorum::{Outcome, Quorum},
-        round::fixture::{millis, round, vote},
+        round::fixture::{round, vote},
     };
 
     /// Returns the refusal of a master on which `owner` holds the lock. The caller is at `position`
@@ -631,41 +633,26 @@ mod tests {
 
 #[cfg(test)]
 mod obstacle {
+    use testkit::times::{millis, seconds};
+
     use super::*;
-    use crate::core::{
-        time::tick::LeaseTick,
-        vote::{Failure, Refusal, Verb, Vote, held_report::HeldReport, quorum::Quorum},
+    use crate::core::vote::{
+        Refusal, Vote,
+        held_report::HeldReport,
+        round::fixture::{acquisition, vote},
     };
 
-    fn seconds(count: u64) -> Duration {
-        Duration::from_secs(count)
-    }
-
-    /// Returns a round. Each letter is the vote of one master. `g` is granted, `h` is held by
-    /// another, `q` is free but others come first, `k` is held as another kind, `s` is free but has
-    /// seen a later candidate, `d` is denied, `f` is failed, and `r` is in quarantine.
+    /// Returns a round. Each letter is the [`vote`] of one master, but with `h`, another holds the
+    /// lock for 5 s and the caller comes next, and with `q`, the caller is second.
     fn round(letters: &str) -> Round {
-        let start = LeaseTick::some();
-        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
-        for (master, letter) in letters.chars().enumerate() {
-            let vote = match letter {
-                'g' => Vote::Grant,
-                'h' => {
-                    let report = HeldReport::owned(Some(seconds(5)), "u:1".to_owned(), 1, Some(1));
-                    Vote::Refuse(Refusal::Held(report))
-                }
-                'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
-                'k' => Vote::Refuse(Refusal::OtherKind),
-                's' => Vote::Refuse(Refusal::Stale { counter: 9 }),
-                'd' => Vote::Fail(Failure::Rejected("NOPERM x".into())),
-                'r' => Vote::Fail(Failure::Quarantined {
-                    remaining: seconds(9),
-                }),
-                _ => Vote::Fail(Failure::timed_out(seconds(1))),
-            };
-            round.count_vote(master, vote, start);
-        }
-        round
+        acquisition(letters, |letter| match letter {
+            'h' => {
+                let report = HeldReport::owned(Some(seconds(5)), "u:1".to_owned(), 1, Some(1));
+                Vote::Refuse(Refusal::Held(report))
+            }
+            'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
+            other => vote(other),
+        })
     }
 
     #[test]
@@ -680,13 +667,13 @@ mod obstacle {
             // Another holder has taken the lock since the masters answered.
             ("qqq", Some(seconds(10)), Queued),
             ("qhh", Some(seconds(5)), HeldFor(Some(seconds(5)))),
-            ("kkg", None, OtherKind),
+            ("oog", None, OtherKind),
             ("ffg", None, NoQuorum),
             ("dfg", None, NoQuorum),
             ("ddg", None, MissingRight),
             ("ddf", None, MissingRight),
             ("ddr", None, MissingRight),
-            ("rrg", None, Quarantined(seconds(9))),
+            ("rrg", None, Quarantined(millis(9))),
         ] {
             let refused = Obstacle::of(
                 &round(letters),
@@ -717,7 +704,7 @@ mod obstacle {
             ("ssq", Split), // free, but others have offered later candidates
             ("sqq", HeldFor(None)),
             ("ffg", NoQuorum),
-            ("rrg", Quarantined(seconds(9))),
+            ("rrg", Quarantined(millis(9))),
         ] {
             assert_eq!(Obstacle::in_queue(&round(letters)), expected, "{letters}");
         }
@@ -730,8 +717,8 @@ mod obstacle {
         for (letters, expected) in [
             ("hhh", left.clone()),
             ("ghf", left.clone()), // nothing is gained by another attempt
-            ("gghhk", left),
-            ("gkf", HeldFor(None)), // no one says when a majority will be free
+            ("gghho", left),
+            ("gof", HeldFor(None)), // no one says when a majority will be free
             ("gqf", HeldFor(None)), // a writer comes first, and its release calls the reader
             ("gghqf", Split),       // a majority may be free
             ("ggg", Split),         // too late

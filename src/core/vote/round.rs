@@ -321,17 +321,15 @@ impl CastVote {
 /// Votes and rounds for the tables of tests.
 #[cfg(test)]
 pub(crate) mod fixture {
+    use testkit::times::millis;
+
     use super::*;
     use crate::core::vote::{Failure, Refusal, held_report::HeldReport};
-
-    pub(crate) fn millis(n: u64) -> Duration {
-        Duration::from_millis(n)
-    }
 
     /// Returns the vote for a letter: `g` is granted, `h` is held by another, `0` is gone, `f` is
     /// timed out, `u` is unreachable, `a` and `b` are held by an owner of that name, `o` is held as
     /// another kind, `q` is free but others come first, `s` has seen a later candidate, `k` has
-    /// another clock, and `r` is in quarantine.
+    /// another clock, `r` is in quarantine, `d` denies a command, and `n` denies a key.
     pub(crate) fn vote(letter: char) -> Vote {
         match letter {
             'g' => Vote::Grant,
@@ -350,6 +348,10 @@ pub(crate) mod fixture {
                 remaining: millis(9),
             }),
             'o' => Vote::Refuse(Refusal::OtherKind),
+            'd' => Vote::Fail(Failure::Rejected("NOPERM x".into())),
+            'n' => Vote::Fail(Failure::Rejected(
+                "NOPERM No permissions to access a key".into(),
+            )),
             'f' => Vote::Fail(Failure::timed_out(millis(50))),
             'u' => Vote::Fail(Failure::Unreachable("refused".into())),
             other => panic!("no vote is written {other:?}"),
@@ -359,6 +361,15 @@ pub(crate) mod fixture {
     /// Returns a round with one letter for the vote of each master, from the first master on. A
     /// master without a vote is `-`.
     pub(crate) fn round(verb: Verb, quorum: &Quorum, letters: &str) -> Round {
+        voted(verb, quorum, letters, vote)
+    }
+
+    /// Returns an acquisition with one letter for each master. `vote` says what a letter means.
+    pub(crate) fn acquisition(letters: &str, vote: impl Fn(char) -> Vote) -> Round {
+        voted(Verb::Acquire, &Quorum::of(letters.len()), letters, vote)
+    }
+
+    fn voted(verb: Verb, quorum: &Quorum, letters: &str, vote: impl Fn(char) -> Vote) -> Round {
         let mut round = Round::open(verb, quorum, LeaseTick::some(), None);
         for (master, letter) in letters
             .chars()
@@ -374,11 +385,9 @@ pub(crate) mod fixture {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use testkit::times::millis;
 
-    use super::{
-        fixture::{millis, vote},
-        *,
-    };
+    use super::{fixture::vote, *};
     use crate::core::vote::{Failure, Refusal};
 
     fn outcome(verb: Verb, masters: usize, letters: &str, limit: Option<u64>) -> Outcome {

@@ -152,13 +152,11 @@ impl ContestPolicy {
 
 #[cfg(test)]
 mod tests {
+    use testkit::times::millis;
+
     use super::*;
 
     const HELD: Obstacle = Obstacle::HeldFor(None);
-
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
 
     /// Returns a policy with retries after 10 to 80 ms and polls after 500 to 1,500 ms.
     fn policy_at(now: LeaseTick) -> ContestPolicy {

@@ -147,11 +147,9 @@ impl Pauses {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testkit::times::millis;
 
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
+    use super::*;
 
     /// With this number, delays are in the middle of their ranges: retries come after 15 ms, 25 ms
     /// and later 105 ms, and polls after 1 s.

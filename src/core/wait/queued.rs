@@ -179,9 +179,13 @@ impl Reach {
 
 #[cfg(test)]
 mod tests {
+    use testkit::times::millis;
+
     use super::*;
     use crate::core::vote::{
-        Failure, Refusal, Verb, Vote, held_report::HeldReport, quorum::Quorum,
+        Failure, Refusal,
+        held_report::HeldReport,
+        round::fixture::{acquisition, vote},
     };
 
     const TIMEOUT: Duration = Duration::from_millis(1_200);
@@ -189,46 +193,30 @@ mod tests {
     /// and 45 ms, and polls after 380 ms.
     const RANDOM: u64 = u64::MAX / 2 + 1;
 
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
-
     fn waiter() -> QueuePolicy {
         QueuePolicy::new(Backoff::between(millis(10), millis(200)), TIMEOUT, false)
     }
 
-    /// Returns a round that joins the queues. Each letter is the vote of one master. With `h` and
-    /// `n`, another holds the lock for 50 ms, and the caller is second in the queue (`h`) or first
-    /// (`n`). `g` is granted, `f` is timed out, `q` is in quarantine for 5 s, and `s` and `t` say
-    /// that the time in the ticket is wrong.
+    /// Returns a round that joins the queues. Each letter is the [`vote`] of one master, but with
+    /// `h` and `n`, another holds the lock for 50 ms, and the caller is second in the queue (`h`) or
+    /// first (`n`). `q` is in quarantine for 5 s, and `s` and `t` say that the time in the ticket is
+    /// wrong.
     fn round(letters: &str) -> Round {
-        let start = LeaseTick::some();
-        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
+        let held = |position| {
+            let report = HeldReport::owned(Some(millis(50)), "a:1".to_owned(), 1, position);
+            Vote::Refuse(Refusal::Held(report))
+        };
+        let skewed = |clock| Vote::Refuse(Refusal::Skewed { clock });
+        let remaining = millis(5_000);
+        let mut round = acquisition(letters, |letter| match letter {
+            'h' => held(Some(2)),
+            'n' => held(Some(1)),
+            'q' => Vote::Fail(Failure::Quarantined { remaining }),
+            's' => skewed(millis(1_000)),
+            't' => skewed(millis(2_000)),
+            other => vote(other),
+        });
         round.mark_queued();
-        for (master, letter) in letters.chars().enumerate() {
-            let held = |position| {
-                let report = HeldReport::owned(Some(millis(50)), "a:1".to_owned(), 1, position);
-                Vote::Refuse(Refusal::Held(report))
-            };
-            let skewed = |millis| {
-                Vote::Refuse(Refusal::Skewed {
-                    clock: Duration::from_millis(millis),
-                })
-            };
-            let vote = match letter {
-                'f' => Vote::Fail(Failure::timed_out(millis(9))),
-                'g' => Vote::Grant,
-                'h' => held(Some(2)),
-                'n' => held(Some(1)),
-                'q' => Vote::Fail(Failure::Quarantined {
-                    remaining: millis(5_000),
-                }),
-                's' => skewed(1_000),
-                't' => skewed(2_000),
-                other => panic!("{other} is no vote"),
-            };
-            round.count_vote(master, vote, start);
-        }
         round
     }
 
@@ -313,36 +301,15 @@ mod tests {
 
 #[cfg(test)]
 mod reach {
+    use testkit::times::millis;
+
     use super::*;
     use crate::core::vote::{
-        Failure, Refusal, Verb, Vote,
-        quorum::{Outcome, Quorum},
+        quorum::Outcome,
+        round::fixture::{acquisition, vote},
     };
 
     const WAITER_TIMEOUT: Duration = Duration::from_secs(3);
-
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
-
-    /// Returns a round. Each letter is the vote of one master. `g` is granted, `h` is held by
-    /// another, `f` is timed out, `q` is quarantined, and `-` is not answered yet.
-    fn round(letters: &str, start: LeaseTick) -> Round {
-        let mut round = Round::open(Verb::Acquire, &Quorum::of(letters.len()), start, None);
-        for (master, letter) in letters.chars().enumerate() {
-            let vote = match letter {
-                'g' => Vote::Grant,
-                'h' => Vote::Refuse(Refusal::held(None)),
-                'f' => Vote::Fail(Failure::timed_out(millis(50))),
-                'q' => Vote::Fail(Failure::Quarantined {
-                    remaining: millis(9),
-                }),
-                _ => continue,
-            };
-            round.count_vote(master, vote, start);
-        }
-        round
-    }
 
     #[test]
     fn a_waiter_that_cannot_win_for_half_its_timeout_steps_aside() {
@@ -363,7 +330,7 @@ mod reach {
                 vec![
                     (0, "fff", NoMajority, CONTENDING),
                     (1_300, "ffh", NoMajority, CONTENDING),
-                    (1_450, "qfg", NoMajority, ASIDE), // ends at 1,500 ms, after half the timeout
+                    (1_450, "rfg", NoMajority, ASIDE), // ends at 1,500 ms, after half the timeout
                     (7_000, "fff", NoMajority, ASIDE),
                     (9_100, "fhh", NoMajority, CONTENDING), // one round is enough to come back
                     (9_200, "fff", NoMajority, CONTENDING),
@@ -403,7 +370,7 @@ mod reach {
                 let start = origin + millis(at);
                 let is_too_slow = outcome == TooLate;
                 let now = start + millis(50);
-                if let Some(is_reached) = Reach::of(&round(letters, start), is_too_slow) {
+                if let Some(is_reached) = Reach::of(&acquisition(letters, vote), is_too_slow) {
                     reach.note(is_reached, (start, now), WAITER_TIMEOUT);
                 }
                 assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{name} {at}");

@@ -103,11 +103,9 @@ impl WaitOrder {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use testkit::times::millis;
 
-    fn millis(count: u64) -> Duration {
-        Duration::from_millis(count)
-    }
+    use super::*;
 
     /// Returns when waiter `number` asks again, in milliseconds after `start`. `None` if the waiter
     /// contends.

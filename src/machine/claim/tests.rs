@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use std::sync::Arc;
 
+use testkit::times::millis;
+
 use super::{ask::Asking, *};
 use crate::core::{
     kind::Kind,
@@ -425,10 +427,6 @@ fn levels_share_the_lock_if_all_of_them_do() {
         }
         assert_eq!((claim.depth(), claim.holding.access), expected);
     }
-}
-
-fn millis(n: u64) -> Duration {
-    Duration::from_millis(n)
 }
 
 /// Returns the TTL for a lease of `millis`.

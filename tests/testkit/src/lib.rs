@@ -13,3 +13,4 @@ pub mod proxy;
 pub mod random;
 pub mod sentinels;
 pub mod server;
+pub mod times;
