@@ -49,8 +49,8 @@ pub(crate) struct Context {
     pub(crate) timers: Timers,
     pub(crate) machine: Arc<Shared>,
     pub(crate) timestamps: Timestamps,
-    /// The histories of locks of all kinds, by the hash of the lock's key. A history stays when no one
-    /// waits for its lock any more.
+    /// The histories of locks of all kinds, by the hash of the lock's key. A history stays when no
+    /// one waits for its lock any more.
     histories: Mutex<HashMap<u64, History>>,
     /// All waiters of the coordinator share this value.
     reach: Mutex<Reach>,

@@ -81,9 +81,9 @@ impl RoundHandle {
             .await
     }
 
-    /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote, with
-    /// the round and the masters that are [undialled](crate::machine::Machine::undialled). The machine is locked
-    /// meanwhile.
+    /// Waits until `look` returns `Some`. Calls `look` at once, and then again after every vote,
+    /// with the round and the masters that are [undialled](crate::machine::Machine::undialled). The
+    /// machine is locked meanwhile.
     pub(crate) async fn until<T>(&self, look: impl Fn(&Round, MasterSet) -> Option<T>) -> T {
         self.after(RoundEvent::Voted, |round, machine| {
             look(round, machine.undialled())

@@ -53,7 +53,8 @@ impl MasterObserver {
         &self.address
     }
 
-    /// Logs `event`. Counts it, if it is a quarantine, or a connection after the first one. A panic of a subscriber harms nothing else.
+    /// Logs `event`. Counts it, if it is a quarantine, or a connection after the first one. A panic
+    /// of a subscriber harms nothing else.
     pub(crate) fn on(&self, event: &MasterEvent) {
         shielded(|| log(self.label.as_deref(), &self.address, event));
         match event {

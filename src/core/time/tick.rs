@@ -2,9 +2,9 @@
 
 use std::{ops::Add, time::Duration};
 
-/// A time on one of two clocks: the number of nanoseconds since [`ORIGIN`](Self::ORIGIN) before the first
-/// look at the clock. The arithmetic saturates. There is no subtraction, because a remainder that
-/// wraps around would be an endless lease.
+/// A time on one of two clocks: the number of nanoseconds since [`ORIGIN`](Self::ORIGIN) before the
+/// first look at the clock. The arithmetic saturates. There is no subtraction, because a remainder
+/// that wraps around would be an endless lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Time<const IS_OF_LEASES: bool>(u64);
 

@@ -198,9 +198,9 @@ mod tests {
     }
 
     /// Returns a round that joins the queues. Each letter is the [`vote`] of one master, but with
-    /// `h` and `n`, another holds the lock for 50 ms, and the caller is second in the queue (`h`) or
-    /// first (`n`). `q` is in quarantine for 5 s, and `s` and `t` say that the time in the ticket is
-    /// wrong.
+    /// `h` and `n`, another holds the lock for 50 ms, and the caller is second in the queue (`h`)
+    /// or first (`n`). `q` is in quarantine for 5 s, and `s` and `t` say that the time in the
+    /// ticket is wrong.
     fn round(letters: &str) -> Round {
         let held = |position| {
             let report = HeldReport::owned(Some(millis(50)), "a:1".to_owned(), 1, position);

@@ -17,12 +17,13 @@ use crate::{
     driver::claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
 };
 
-/// Makes one attempt. Returns the lock, or why the attempt was denied. If the request has an owner, waits until the owner's other attempts at this
-/// lock are over. If that takes longer than an attempt, or than the `deadline` allows, sends
-/// nothing. If there is an `agreed` master, asks it before the other masters. A caller that will
-/// try again passes a `watch`. If the attempt asks all masters and does not win the lock, it calls
-/// `watch` before its release. If `watch` returns `true`, masters report the next change of the
-/// lock. After an error, no further attempt can win, so the call ends.
+/// Makes one attempt. Returns the lock, or why the attempt was denied. If the request has an owner,
+/// waits until the owner's other attempts at this lock are over. If that takes longer than an
+/// attempt, or than the `deadline` allows, sends nothing. If there is an `agreed` master, asks it
+/// before the other masters. A caller that will try again passes a `watch`. If the attempt asks all
+/// masters and does not win the lock, it calls `watch` before its release. If `watch` returns
+/// `true`, masters report the next change of the lock. After an error, no further attempt can win,
+/// so the call ends.
 pub(super) async fn attempt(
     request: &LockRequest,
     deadline: Option<&Deadline>,

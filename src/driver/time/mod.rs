@@ -35,7 +35,8 @@ impl Timers {
     }
 
     /// Returns whether the task of the coordinator has ended, because its runtime has shut down or
-    /// because it panicked. It also counts as ended after a fork. After that, [`sleep_until`](Self::sleep_until) returns at once.
+    /// because it panicked. It also counts as ended after a fork. After that,
+    /// [`sleep_until`](Self::sleep_until) returns at once.
     pub(crate) fn have_ended(&self) -> bool {
         self.alive.has_changed().is_err() || self.home.is_parent()
     }
@@ -107,8 +108,8 @@ impl Timers {
     }
 }
 
-/// Sleeps until `at` on the clock of [`clock::now`]. Only tasks on the coordinator's runtime may call this
-/// function.
+/// Sleeps until `at` on the clock of [`clock::now`]. Only tasks on the coordinator's runtime may
+/// call this function.
 pub(crate) async fn sleep_until(at: LeaseTick) {
     while let Some(time) = clock::next_sleep(at) {
         tokio::time::sleep(time).await;

@@ -87,10 +87,11 @@ pub(crate) struct Session {
     pub(crate) link: Link,
     /// The task that serves this session.
     waker: Option<Waker>,
-    /// What the machine does after a call: it counts these votes, and ends these requests.
+    /// The votes that the machine counts after a call.
     pub(in crate::machine) cast: Vec<(VotesTo, SlotVote)>,
-    /// The requests that may be [owed](Self::owe_given_up).
+    /// The requests that may be [owed](Self::owe_given_up). The machine looks at them next.
     pub(in crate::machine) given_up: Vec<Arc<Request>>,
+    /// The requests that the machine ends last.
     pub(in crate::machine) ended: Vec<Arc<Request>>,
 }
 

@@ -152,9 +152,10 @@ impl Wire {
     /// Writes and reads as far as the stream allows, with a limit on the reads.
     ///
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
-    /// that `on_read` returned, and drops that value. `on_frame` may append more bytes to write. Resolves when `on_frame`
-    /// returns `Break`, or with the error of the stream. After a `Break`, the next call begins with
-    /// the replies that were read and not handed out, because the server may send nothing more.
+    /// that `on_read` returned, and drops that value. `on_frame` may append more bytes to write.
+    /// Resolves when `on_frame` returns `Break`, or with the error of the stream. After a `Break`,
+    /// the next call begins with the replies that were read and not handed out, because the server
+    /// may send nothing more.
     ///
     /// Each call writes and also reads, because a server that cannot send its replies stops reading
     /// commands.
