@@ -20,8 +20,7 @@ use crate::sim::Process;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RunIds(Arc<Mutex<BTreeMap<String, LastHeard>>>);
 
-/// The time when bytes last came from a server, as the number in a [`Tick`]. Connections may report
-/// times out of order, so the largest one counts.
+/// The time when bytes last came from a server, as the number in a [`Tick`].
 pub(crate) type LastHeard = Arc<AtomicU64>;
 
 /// The known run ids of each master, by address and database.
@@ -69,7 +68,7 @@ impl RunIds {
     ) -> Result<LastHeard, DialError> {
         let mut run_ids = self.0.lock();
         let met = run_ids.entry(run_id.to_owned()).or_default().clone();
-        met.fetch_max(now.nanos(), Ordering::Relaxed);
+        hear(&met, now);
         let is_later = |heard: &LastHeard| at(heard) > asked;
         run_ids.retain(|_, heard| Arc::strong_count(heard) > 1 || is_later(heard));
         let mut others = run_ids.iter().filter(|(known, _)| *known != run_id);
@@ -84,6 +83,11 @@ impl RunIds {
     fn last_heard(&self) -> Option<Tick> {
         self.0.lock().values().map(at).max()
     }
+}
+
+/// Notes that bytes came from a server at `now`. Connections may report this out of order.
+pub(super) fn hear(heard: &LastHeard, now: Tick) {
+    heard.fetch_max(now.nanos(), Ordering::Relaxed);
 }
 
 fn at(heard: &LastHeard) -> Tick {
@@ -126,9 +130,8 @@ mod tests {
         let run_ids = RunIds::default();
         assert_eq!(run_ids.known(start), []);
         let a = run_ids.meet("a", start, start).unwrap();
-        let hear = |at: Tick| a.fetch_max(at.nanos(), Ordering::Relaxed);
-        hear(start + SECOND);
-        hear(start); // reported late, by another connection
+        hear(&a, start + SECOND);
+        hear(&a, start); // reported late, by another connection
         let known = run_ids.known(start + 2 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1_001)]);
         // A later process of the server answers. The question named run id `a`, which still has a
@@ -138,7 +141,7 @@ mod tests {
             .unwrap();
         let known = run_ids.known(start + 3 * SECOND);
         assert_eq!(known, [("a".to_owned(), 2_001), ("b".to_owned(), 1)]);
-        hear(start + 4 * SECOND);
+        hear(&a, start + 4 * SECOND);
         let known = run_ids.known(start + 4 * SECOND);
         assert_eq!(known, [("a".to_owned(), 1), ("b".to_owned(), 1_001)]);
         // The next questions name both run ids, until the connection of `a` has ended.

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     ops::ControlFlow,
     ptr,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -33,7 +33,7 @@ use crate::{
         session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
     },
     master::{
-        restart::LastHeard,
+        restart::{LastHeard, hear},
         shared::{self, Shared, Turn},
     },
 };
@@ -114,9 +114,7 @@ impl RedisConnection {
             let (mut turn, now) = (machine.turn(), shared::now());
             read_at.set(Some(now.monotonic));
             turn.sessions[master].health.last_heard = Some(now.monotonic);
-            if let Some(last) = &self.last_heard {
-                last.fetch_max(now.monotonic.nanos(), Ordering::Relaxed);
-            }
+            (self.last_heard.iter()).for_each(|last| hear(last, now.monotonic));
             (now, turn)
         };
         let mut count = 0_usize;
