@@ -100,7 +100,7 @@ impl Shared {
 ///
 /// A request wakes all supervisors, so one task for all of them costs less than a task for each.
 ///
-/// While a master has many commands to answer, the task gives way once before each step. So the
+/// While a master has many commands to answer, the task gives way twice before each step. So the
 /// callers that can run post their requests first, and these requests are sent in one write.
 /// Without this, on the multi-thread runtime, the task would run before callers that were woken
 /// earlier, and each request would be sent in a separate write.
@@ -113,14 +113,15 @@ pub(crate) async fn supervise(supervisors: Vec<Supervisor>, is_busy: impl Fn() -
         .zip(supervisors)
         .map(|(master, supervisor)| (Some(supervisor), ready.waker(master)))
         .collect();
-    let (mut gave_way, mut first) = (false, 0);
+    let (mut gave_way, mut first) = (0, 0);
     poll_fn(|cx| {
         ready.task.get_or_init(|| cx.waker().clone());
-        gave_way = !gave_way && is_busy();
-        if gave_way {
+        if gave_way < 2 && is_busy() {
+            gave_way += 1;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
+        gave_way = 0;
         let masters = ready.masters.swap(0, Ordering::AcqRel);
         // Tokio limits the work of a task in one poll. Each poll begins with another master, so
         // masters that send a lot cannot use up the limit every time.
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_master_is_busy_the_task_gives_way_once_before_each_step() {
+    fn while_a_master_is_busy_the_task_gives_way_twice_before_each_step() {
         let polls = Polls::default();
         let is_busy = Cell::new(true);
         let supervisors = vec![supervisor(&polls, 3)];
@@ -293,10 +294,12 @@ mod tests {
             wakes: Arc::default(),
         };
         for step in 0..2 {
+            for way in 1..=2 {
+                assert_eq!(task.poll(), Poll::Pending);
+                assert_eq!((polls.lock().0, task.wakes()), (step, 3 * step + way));
+            }
             assert_eq!(task.poll(), Poll::Pending);
-            assert_eq!((polls.lock().0, task.wakes()), (step, 2 * step + 1));
-            assert_eq!(task.poll(), Poll::Pending);
-            assert_eq!((polls.lock().0, task.wakes()), (step + 1, 2 * step + 1));
+            assert_eq!((polls.lock().0, task.wakes()), (step + 1, 3 * step + 2));
             wake(&polls);
         }
         is_busy.set(false);

@@ -157,13 +157,10 @@ async fn serve(
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
-            if let Some(ended) = exchange(cx, &mut connection, outage, port) {
-                return Poll::Ready(ended);
-            }
-            let (has_sent, next) = port.with(|session, step| {
-                let has_sent = session.send(step, &mut connection);
-                (has_sent, session.next_wake(step))
-            });
+            let (has_sent, next) = match exchange(cx, &mut connection, outage, port) {
+                Ok(exchanged) => exchanged,
+                Err(ended) => return Poll::Ready(ended),
+            };
             if has_sent {
                 continue;
             }
@@ -185,26 +182,28 @@ async fn serve(
     .await
 }
 
-/// Sends what waits, and reads what has come. Returns how the connection has ended, if it has. A
+/// Reads and writes, and then lets the session send what waits. Returns whether it sent anything, and
+/// when to look at the session next. Fails if the connection has ended, and returns how. A
 /// connection that is no longer needed ends with `None`.
 fn exchange(
     cx: &mut Context<'_>,
     connection: &mut RedisConnection,
     outage: &mut Outage,
     port: &Port,
-) -> Option<Option<Ended>> {
-    port.with(|session, step| {
-        session.set_waker(cx.waker());
-        session.send(step, connection);
-    });
+) -> Result<(bool, Option<Tick>), Option<Ended>> {
     let polled = connection.poll(cx, &port.machine, port.master);
     port.with(|session, step| {
         connection.note_read(&mut session.link);
         if let Poll::Ready(why) = polled {
-            return Some(Some(Ended::Broke(why)));
+            return Err(Some(Ended::Broke(why)));
         }
         outage.polled(session, step);
-        session.is_done(step).then_some(None)
+        if session.is_done(step) {
+            return Err(None);
+        }
+        session.set_waker(cx.waker());
+        let has_sent = session.send(step, connection);
+        Ok((has_sent, session.next_wake(step)))
     })
 }
 

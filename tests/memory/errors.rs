@@ -135,7 +135,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a connection lost: broken pipe, b answered OOM no room, c confirmed"#,
+        r#"could not extend "orders/42": only 1 of 3 masters confirmed (need 2), still valid for 9.9s: a unreachable: closed by the server, b answered OOM no room, c confirmed"#,
     );
     world.clear_faults();
     sleep(seconds(2)).await;
@@ -187,7 +187,7 @@ async fn a_release_on_a_minority_is_explained() {
     assert_text(
         &world,
         guard.release().await.unwrap_err(),
-        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a connection lost: broken pipe, b no answer in 50ms, c released"#,
+        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a unreachable: closed by the server, b no answer in 50ms, c released"#,
     );
 }
 
