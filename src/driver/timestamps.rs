@@ -1,32 +1,32 @@
 //! Timestamps for tickets and fencing tokens. They follow the clocks of the masters.
 
-use std::{
-    sync::atomic::{AtomicI64, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{mem, time::Duration};
+
+use parking_lot::Mutex;
 
 use crate::{clock, observe::LockObserver};
 
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out since the last correction.
 #[derive(Debug, Default)]
-pub(crate) struct Timestamps {
+pub(crate) struct Timestamps(Mutex<Times>);
+
+#[derive(Debug, Default)]
+struct Times {
     /// The largest timestamp that was handed out since the last correction.
-    last: AtomicU64,
+    last: u64,
     /// The microseconds by which the clocks of the masters are ahead of the local clock.
-    pub(in crate::driver) offset: AtomicI64,
+    offset: i64,
 }
 
 impl Timestamps {
     /// Returns the time of the masters, estimated from the local clock. If the last timestamp is
     /// not earlier than this time, returns the last timestamp plus one.
     pub(crate) fn next(&self) -> u64 {
-        let offset = self.offset.load(Ordering::Relaxed);
-        let now = clock::wall_micros().saturating_add_signed(offset);
-        let after = |last: u64| now.max(last.saturating_add(1));
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let last = self.last.fetch_update(set, fetch, |last| Some(after(last)));
-        last.map_or(now, after)
+        let mut times = self.0.lock();
+        let now = clock::wall_micros().saturating_add_signed(times.offset);
+        times.last = now.max(times.last.saturating_add(1));
+        times.last
     }
 
     /// Follows the clocks of the masters from now on. At this moment, these clocks show `theirs`.
@@ -34,15 +34,24 @@ impl Timestamps {
         let theirs = i64::try_from(theirs.as_micros()).unwrap_or(i64::MAX);
         let ours = i64::try_from(clock::wall_micros()).unwrap_or(i64::MAX);
         let offset_us = theirs.saturating_sub(ours);
-        let before = self.offset.swap(offset_us, Ordering::Relaxed);
+        let before = self.follow(offset_us);
         // A smaller difference need not come from the clocks: a ticket may have taken long to
         // arrive.
         if offset_us.abs_diff(before) > 500_000 {
             observer.clock_differs(offset_us);
         }
-        // The last timestamp may come from a clock that was ahead, so the next timestamps may be
-        // smaller.
-        self.last.store(0, Ordering::Relaxed);
+    }
+
+    /// Sets the offset of the masters' clocks, and returns the one before. The last timestamp may
+    /// come from a clock that was ahead, so the next timestamps may be smaller.
+    pub(in crate::driver) fn follow(&self, offset: i64) -> i64 {
+        let times = Times { last: 0, offset };
+        mem::replace(&mut *self.0.lock(), times).offset
+    }
+
+    #[cfg(test)]
+    pub(in crate::driver) fn offset(&self) -> i64 {
+        self.0.lock().offset
     }
 }
 
@@ -74,8 +83,7 @@ mod tests {
     }
 
     fn set_clock(locks: &Coordinator, ahead: i64) {
-        let offset = &locks.context().timestamps.offset;
-        offset.store(ahead, Ordering::Relaxed);
+        locks.context().timestamps.follow(ahead);
     }
 
     /// The table lists the numbers of rounds of three acquisitions. A client with a wrong clock

@@ -301,13 +301,14 @@ impl Machine {
             } => {
                 // A failure has a consequence only if it decides the round.
                 let matters = is_answer || before == Outcome::Pending;
-                let hold = self.claims.get(claim).and_then(|claim| claim.shown_hold());
+                let word = renewal_word(before, outcome).filter(|_| is_renewal);
+                // The vote may end the hold.
+                let hold = word.and_then(|_| self.claims.get(claim)?.shown_hold());
                 if matters && self.claims.contains_key(claim) {
                     self.step(claim, now, |claim, step| {
                         claim.note_vote(step, round, master, before);
                     });
                 }
-                let word = renewal_word(before, outcome).filter(|_| is_renewal);
                 let decided = word.map(|word| Effect::RenewalDecided(hold, round, word));
                 self.out.extend(decided);
                 if is_renewal && before == Outcome::Pending && outcome != before {

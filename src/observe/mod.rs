@@ -1,6 +1,13 @@
 //! Log messages, spans and metrics about locks and rounds.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tracing::{Span, debug, debug_span, field, info, warn};
@@ -34,6 +41,8 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
+    /// Set while the log says that there is no quorum. So a usual success locks no mutex.
+    is_lacking: AtomicBool,
     // If a metric is about locks, its first label is the kind of lock.
     waits: By<By<Histogram>>,
     holds: By<By<Histogram>>,
@@ -52,6 +61,7 @@ impl LockObserver {
         Self {
             label,
             no_quorum: Mutex::default(),
+            is_lacking: AtomicBool::new(false),
             waits: By::new(kinds, |kind| {
                 By::new(WAITS, |outcome| {
                     histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
@@ -273,6 +283,7 @@ impl LockObserver {
     ) {
         let begins = self.no_quorum.lock().fails(clock::monotonic());
         if begins {
+            self.is_lacking.store(true, Ordering::Release);
             let votes = votes();
             let label = self.label.as_deref();
             warn!(target: LOCK, label, lock = %name, %reason, %votes, "no quorum: no lock can be acquired");
@@ -281,6 +292,10 @@ impl LockObserver {
 
     /// Notes that an attempt found a quorum, which may have refused the lock.
     pub(crate) fn found_quorum(&self) {
+        if !self.is_lacking.load(Ordering::Acquire) {
+            return;
+        }
+        self.is_lacking.store(false, Ordering::Release);
         let ends = self.no_quorum.lock().works();
         if ends {
             let label = self.label.as_deref();

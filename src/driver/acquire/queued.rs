@@ -363,7 +363,6 @@ impl<'a> QueuedWait<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
 
     use super::*;
     use crate::{Coordinator, MemoryMaster};
@@ -375,8 +374,7 @@ mod tests {
             let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
             let right = Coordinator::new(&masters).unwrap();
             let wrong = Coordinator::new(&masters).unwrap();
-            let offset = &wrong.context().timestamps.offset;
-            offset.store(off, Ordering::Relaxed);
+            wrong.context().timestamps.follow(off);
             let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
             let mut arrived = Vec::new();
             let mut waiting = Vec::new();
@@ -396,7 +394,7 @@ mod tests {
                 let owners = tickets.iter().map(|ticket| Ticket::owner_of(ticket));
                 assert!(owners.eq(&arrived), "{off}: {tickets:?}, not {arrived:?}");
             }
-            assert!(offset.load(Ordering::Relaxed).abs() < HOUR / 100);
+            assert!(wrong.context().timestamps.offset().abs() < HOUR / 100);
             drop(guard);
             for waiter in waiting {
                 waiter.await;
@@ -420,8 +418,7 @@ mod tests {
                 .iter()
                 .for_each(|master| master.set_clock(APART, 0));
             let locks = [(); 3].map(|()| Coordinator::new(&masters).unwrap());
-            let offset = &locks[1].context().timestamps.offset;
-            offset.store(APART, Ordering::Relaxed);
+            locks[1].context().timestamps.follow(APART);
             tokio::time::sleep(seconds(1)).await;
             let held = &locks[2];
             let held = held.fair("r", &held.owner()).acquire().await.unwrap();
