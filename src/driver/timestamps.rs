@@ -9,24 +9,20 @@ use crate::{clock, observe::LockObserver};
 /// A source of timestamps in microseconds since 1970. Each timestamp is larger than all timestamps
 /// that were handed out since the last correction.
 #[derive(Debug, Default)]
-pub(crate) struct Timestamps(Mutex<Times>);
-
-#[derive(Debug, Default)]
-struct Times {
-    /// The largest timestamp that was handed out since the last correction.
-    last: u64,
-    /// The microseconds by which the clocks of the masters are ahead of the local clock.
-    offset: i64,
+pub(crate) struct Timestamps {
+    /// The largest timestamp that was handed out since the last correction, and the microseconds by
+    /// which the clocks of the masters are ahead of the local clock.
+    last_and_offset: Mutex<(u64, i64)>,
 }
 
 impl Timestamps {
     /// Returns the time of the masters, estimated from the local clock. If the last timestamp is
     /// not earlier than this time, returns the last timestamp plus one.
     pub(crate) fn next(&self) -> u64 {
-        let mut times = self.0.lock();
-        let now = clock::wall_micros().saturating_add_signed(times.offset);
-        times.last = now.max(times.last.saturating_add(1));
-        times.last
+        let (last, offset) = &mut *self.last_and_offset.lock();
+        let now = clock::wall_micros().saturating_add_signed(*offset);
+        *last = now.max(last.saturating_add(1));
+        *last
     }
 
     /// Follows the clocks of the masters from now on. At this moment, these clocks show `theirs`.
@@ -45,13 +41,12 @@ impl Timestamps {
     /// Sets the offset of the masters' clocks, and returns the one before. The last timestamp may
     /// come from a clock that was ahead, so the next timestamps may be smaller.
     pub(in crate::driver) fn follow(&self, offset: i64) -> i64 {
-        let times = Times { last: 0, offset };
-        mem::replace(&mut *self.0.lock(), times).offset
+        mem::replace(&mut *self.last_and_offset.lock(), (0, offset)).1
     }
 
     #[cfg(test)]
     pub(in crate::driver) fn offset(&self) -> i64 {
-        self.0.lock().offset
+        self.last_and_offset.lock().1
     }
 }
 

@@ -363,7 +363,6 @@ impl<'a> QueuedWait<'a> {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
     use crate::{Coordinator, MemoryMaster};
 
