@@ -309,8 +309,7 @@ impl Machine {
                         claim.note_vote(step, round, master, before);
                     });
                 }
-                let decided = word.map(|word| Effect::RenewalDecided(hold, round, word));
-                self.out.extend(decided);
+                (self.out).extend(word.map(|word| Effect::RenewalDecided(hold, round, word)));
                 if is_renewal && before == Outcome::Pending && outcome != before {
                     self.out.extend(self.renewals.decided());
                 }
