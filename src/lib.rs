@@ -31,7 +31,6 @@
 //!   they came, across all processes.
 //! - [`Coordinator::read_write`] returns a lock that readers share and that a writer holds alone.
 //! - [`Coordinator::semaphore`] returns a lock that a limited number of guards hold at once.
-//! - [`blocking`] has the same types for code without async.
 //! - [`docs`] has the longer texts: recipes, settings, the guarantees, operations, the algorithm,
 //!   fencing tokens, a comparison with other libraries, and the architecture.
 //!
@@ -41,8 +40,8 @@
 //! # Runtime
 //!
 //! The crate needs tokio. Build a coordinator inside a runtime with time and I/O enabled, and keep
-//! that runtime alive while locks are used: see [`Coordinator`]. [`blocking`] brings a runtime of
-//! its own.
+//! that runtime alive while locks are used: see [`Coordinator`]. A program [without
+//! async](crate::docs::recipes#without-async) makes a runtime with a worker thread.
 //!
 //! # Errors
 //!
@@ -81,8 +80,6 @@
 //!   [`docs::operations`](crate::docs::operations#metrics).
 //! - `serde` makes [`SharedSettings`] and [`MasterSpec`] deserializable, for configuration files.
 //!   It serializes and deserializes [`FencingToken`] as a number.
-//! - `blocking` adds the module [`blocking`], with a coordinator, locks and guards for code without
-//!   async.
 //! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, for your tests. A memory
 //!   master is a small Redis in the process, with fault injection. This feature needs a C compiler,
 //!   because it builds the Lua interpreter that runs the crate's scripts. The examples on these
@@ -90,7 +87,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
-    not(all(feature = "blocking", feature = "test-util", feature = "tls")),
+    not(all(feature = "test-util", feature = "tls")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -121,14 +118,12 @@ mod scripts;
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
-#[cfg(feature = "blocking")]
-pub use crate::face::blocking;
 pub use crate::{
     core::{
         config_error::ConfigError,
         error::{
-            AcquireError, BlockingError, Contention, DowngradeError, ExtendError, InspectError,
-            LostError, ReadyError, ReleaseError, RunError,
+            AcquireError, Contention, DowngradeError, ExtendError, InspectError, LostError,
+            ReadyError, ReleaseError, RunError,
         },
         kind::{Access, Kind},
         restart::Quarantine,
@@ -218,6 +213,7 @@ macro_rules! page {
             "[metrics]: crate::docs::operations#metrics\n",
             "[next to each other]: crate::docs::comparison#next-to-each-other\n",
             "[one kind]: crate::docs::guarantees#one-name-one-kind\n",
+            "[plain threads]: crate::docs::recipes#without-async\n",
             "[quarantine]: crate::docs::settings#quarantine\n",
             "[recipes]: crate::docs::recipes\n",
             "[reentrant]: crate::docs::guarantees#reentrant-locks\n",

@@ -15,12 +15,12 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, BlockingError, Builder, ConfigError, Contention, Coordinator,
-    DialRefusal, DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups,
-    GroupsError, Guard, HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock,
-    LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec, MasterState,
-    MasterView, Membership, Owner, Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError,
-    Renewal, RunError, SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
+    Access, AcquireError, Builder, ConfigError, Contention, Coordinator, DialRefusal,
+    DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups, GroupsError, Guard,
+    HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState, LostError,
+    LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership, Owner,
+    Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError,
+    SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
     tools::{
         ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream, ServerError,
     },
@@ -42,7 +42,6 @@ fn public_types_have_their_auto_traits() {
     check! {
         Access: Clone Copy Default Eq;
         AcquireError: Error Clone;
-        BlockingError: Error Clone Eq;
         Builder:;
         ConfigError: Error Clone Eq;
         ConnectError: Error;
@@ -98,21 +97,6 @@ fn public_types_have_their_auto_traits() {
     is_send(&None::<MasterStream>);
     seen.insert("MasterStream");
     assert_eq!(seen, exported(), "a public type is not checked here");
-}
-
-#[cfg(feature = "blocking")]
-#[test]
-fn blocking_types_have_their_auto_traits() {
-    use quorlock::blocking;
-    fn is_clone<T: Clone>() {}
-    has_bounds::<blocking::Coordinator>();
-    has_bounds::<blocking::Guard>();
-    has_bounds::<blocking::HealthEvents>();
-    has_bounds::<blocking::Lock>();
-    has_bounds::<blocking::ReadWriteLock>();
-    is_clone::<blocking::Coordinator>();
-    is_clone::<blocking::Lock>();
-    is_clone::<blocking::ReadWriteLock>();
 }
 
 /// Errors and reports can leave a `catch_unwind`. Handles need `AssertUnwindSafe`.

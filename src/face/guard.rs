@@ -90,8 +90,7 @@ impl Guard {
     /// The token stays the same when the lock is extended, and when its owner acquires it again.
     ///
     /// The result is an `Option` because the guards of all locks have one type. A second type for
-    /// the guards of fenced locks would double the number of types of locks and guards, here and in
-    /// [`blocking`](crate::blocking).
+    /// the guards of fenced locks would double the number of types of locks and guards.
     pub fn fencing_token(&self) -> Option<FencingToken> {
         let is_one = self.others.is_empty();
         is_one.then(|| self.fencing_token_of(self.name())).flatten()

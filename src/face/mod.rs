@@ -9,6 +9,3 @@ pub(crate) mod fence;
 pub(crate) mod groups;
 pub(crate) mod guard;
 pub(crate) mod lock;
-
-#[cfg(feature = "blocking")]
-pub mod blocking;

@@ -9,11 +9,11 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{
-    MasterHealth, MasterState,
-    blocking::{Coordinator, Guard},
+use quorlock::{Coordinator, Guard, MasterHealth, MasterState};
+use tokio::{
+    runtime::{Builder, Runtime},
+    task::block_in_place,
 };
-use tokio::{runtime::Runtime, task::block_in_place};
 
 use crate::{common::*, process::Process, suspend::shim};
 
@@ -40,41 +40,52 @@ fn no_call_after_a_fork_waits_for_a_thread_of_the_parent() {
 
 fn fork_among_threads(masters: &str) {
     const FORKS: usize = 200;
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let inside = runtime.enter();
     let builder = patient().masters(masters.split(','));
-    let locks: &Coordinator = Box::leak(Box::new(builder.build_blocking().unwrap()));
+    let locks: &Coordinator = Box::leak(Box::new(builder.build().unwrap()));
+    drop(inside);
     let lock = locks.reentrant("r", &locks.owner());
-    let shared: &Guard = Box::leak(Box::new(lock.acquire().unwrap()));
-    let mut guard = lock.acquire().unwrap(); // another level of the same claim
-    let busy: [fn(&Coordinator, &Guard); 5] = [
-        |_, shared| assert!(shared.is_valid()),
-        |_, shared| drop(shared.votes()),
-        |_, shared| drop(shared.extend(LONG)),
-        |locks, _| drop(locks.mutex("other").inspect()),
-        |locks, _| drop(locks.health()),
+    let shared: &Guard = Box::leak(Box::new(runtime.block_on(lock.acquire()).unwrap()));
+    let mut guard = runtime.block_on(lock.acquire()).unwrap(); // another level of the same claim
+    let busy: [fn(&Runtime, &Coordinator, &Guard); 5] = [
+        |_, _, shared| assert!(shared.is_valid()),
+        |_, _, shared| drop(shared.votes()),
+        |own, _, shared| drop(own.block_on(shared.extend(LONG))),
+        |own, locks, _| drop(own.block_on(locks.mutex("other").inspect())),
+        |_, locks, _| drop(locks.health()),
     ];
     for act in busy {
         thread::spawn(move || {
+            // Every `block_on` locks a mutex of its runtime. So the threads do not share the
+            // runtime with the child, where this mutex would stay locked.
+            let own = own_runtime();
             loop {
-                act(locks, shared);
+                act(&own, locks, shared);
             }
         });
     }
     for _ in 0..FORKS {
-        guard = fork_and_call(locks, guard);
+        guard = fork_and_call(&runtime, locks, guard);
     }
     guard.ensure_held().unwrap();
-    guard.release().unwrap();
+    runtime.block_on(guard.release()).unwrap();
+}
+
+fn own_runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// Makes each call in a child, and checks the results. Returns the guard, which the parent keeps.
-fn fork_and_call(locks: &Coordinator, guard: Guard) -> Guard {
+fn fork_and_call(runtime: &Runtime, locks: &Coordinator, guard: Guard) -> Guard {
     let (mut answers, mut to_parent) = UnixStream::pair().unwrap();
     if parent_id() == 0 {
         thread::spawn(|| {
             thread::sleep(TEST_TIMEOUT / 8);
             exit(1)
         });
-        call(locks, guard, |line| {
+        call(runtime, locks, guard, |line| {
             to_parent.write_all(line.as_bytes()).unwrap();
         });
         exit(0);
@@ -86,7 +97,7 @@ fn fork_and_call(locks: &Coordinator, guard: Guard) -> Guard {
                           or this process was forked: make the coordinator after the fork";
     let expected = [
         &format!("acquire: could not lock: {CLOSED}"),
-        &format!("async: could not lock: {CLOSED}"),
+        &format!("own runtime: could not lock: {CLOSED}"),
         &format!("owner: could not lock: {CLOSED}"),
         &format!("ready: {CLOSED}"),
         "health: all closed true",
@@ -108,30 +119,35 @@ fn fork_and_call(locks: &Coordinator, guard: Guard) -> Guard {
 }
 
 /// Makes each call that waits or locks a mutex, and tells the results.
-fn call(locks: &Coordinator, guard: Guard, mut tell: impl FnMut(String)) {
+fn call(runtime: &Runtime, locks: &Coordinator, guard: Guard, mut tell: impl FnMut(String)) {
     let lock = locks.mutex("other");
-    let acquired = lock.acquire_within(LIMIT).unwrap_err();
+    let acquired = runtime.block_on(lock.acquire_within(LIMIT)).unwrap_err();
     tell(format!("acquire: {acquired}\n"));
-    let runtime = Runtime::new().unwrap();
-    let acquired = runtime.block_on((*lock).acquire_within(LIMIT)).unwrap_err();
-    tell(format!("async: {acquired}\n"));
+    let own = own_runtime();
+    let acquired = own.block_on(lock.acquire_within(LIMIT)).unwrap_err();
+    tell(format!("own runtime: {acquired}\n"));
     let fair = locks.fair("other", &locks.owner());
-    tell(format!("owner: {}\n", fair.acquire().unwrap_err()));
-    tell(format!("ready: {}\n", locks.ready(LIMIT).unwrap_err()));
+    let acquired = runtime.block_on(fair.acquire()).unwrap_err();
+    tell(format!("owner: {acquired}\n"));
+    let ready = runtime.block_on(locks.ready(LIMIT)).unwrap_err();
+    tell(format!("ready: {ready}\n"));
     let is_closed = |master: &MasterHealth| master.state == MasterState::Closed;
     let health = locks.health();
     let are_closed = health.len() == 3 && health.iter().all(is_closed);
     tell(format!("health: all closed {are_closed}\n"));
-    let event = locks.health_events().next().unwrap();
+    let event = runtime.block_on(locks.health_events().next());
     tell(format!("events: ended {}\n", event.is_none()));
-    tell(format!("inspect: {}\n", lock.inspect().unwrap_err()));
-    tell(format!("extend: {}\n", guard.extend(LONG).unwrap_err()));
-    guard.settled().unwrap();
+    let inspected = runtime.block_on(lock.inspect()).unwrap_err();
+    tell(format!("inspect: {inspected}\n"));
+    let extended = runtime.block_on(guard.extend(LONG)).unwrap_err();
+    tell(format!("extend: {extended}\n"));
+    runtime.block_on(guard.settled());
     guard.stop_renewing();
     tell(format!("held: {}\n", guard.ensure_held().unwrap_err()));
-    tell(format!("lost: {}\n", guard.lost().unwrap()));
+    tell(format!("lost: {}\n", runtime.block_on(guard.lost())));
     tell(format!("valid: for {:?}\n", guard.remaining()));
-    let closed = locks.close_within(LIMIT).unwrap();
+    let closed = runtime.block_on(locks.close_within(LIMIT));
     tell(format!("close: in time {closed}\n"));
-    tell(format!("release: {}\n", guard.release().unwrap_err()));
+    let released = runtime.block_on(guard.release()).unwrap_err();
+    tell(format!("release: {released}\n"));
 }

@@ -18,7 +18,6 @@ mod demotion;
 mod endpoints;
 mod fenced;
 mod foreign_keys;
-#[cfg(feature = "blocking")]
 mod fork;
 mod given_streams;
 mod idle;

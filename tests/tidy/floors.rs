@@ -55,9 +55,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "tokio::",
-        // Tests may pause tokio's clock. A blocking coordinator has a runtime of its own, and its
-        // calls wait for it.
-        "src/clock.rs src/driver/ src/master/ src/face/builder/ src/face/blocking/background.rs",
+        // Tests may pause tokio's clock.
+        "src/clock.rs src/driver/ src/master/ src/face/builder/",
         "the other floors know no runtime",
     ),
     (
@@ -78,7 +77,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "async await",
         "src/driver/ src/master/ src/face/builder/open.rs src/face/coordinator/ src/face/groups/ \
-         src/face/guard.rs src/face/lock/ src/face/blocking/background.rs",
+         src/face/guard.rs src/face/lock/",
         "rules are functions of their arguments",
     ),
     (
@@ -93,10 +92,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "spawn spawn_blocking spawn_local JoinSet",
-        // The tasks of a check end when the check ends. A blocking coordinator starts one thread.
         // The system resolves a name only in a thread that it may block.
-        "src/driver/context.rs src/face/blocking/background.rs \
-         src/master/redis/resolve.rs",
+        "src/driver/context.rs src/master/redis/resolve.rs",
         "few files spawn, so that every task has one owner",
     ),
     (

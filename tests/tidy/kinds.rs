@@ -7,11 +7,7 @@ use crate::source::read;
 
 #[test]
 fn each_face_has_a_method_for_each_kind() {
-    for face in [
-        "src/face/coordinator/locks.rs",
-        "src/face/blocking/coordinator.rs",
-        "src/face/groups/mod.rs",
-    ] {
+    for face in ["src/face/coordinator/locks.rs", "src/face/groups/mod.rs"] {
         for kind in KINDS {
             let method = format!("pub fn {}(&self, ", kind.word());
             assert!(read(face).contains(&method), "{face} has no {method}");

@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed test ends")]
 
-mod blocking;
 mod cycles;
 mod floors;
 mod kinds;

@@ -2,25 +2,28 @@
 
 use std::{error::Error, time::Duration};
 
-use quorlock::{Builder, blocking::Coordinator};
+use quorlock::Guard;
+use tokio::runtime::Builder;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let locks = Builder::from_env()?.build_blocking()?;
-    let done = import(&locks);
+    let mut runtime = Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build()?; // renews the lock
+    let _inside = runtime.enter();
+    let locks = quorlock::Builder::from_env()?.build()?;
+    let lock = locks.mutex("import");
+    let acquired = runtime.block_on(lock.acquire_within(Duration::from_secs(10)));
+    let done = acquired.map_err(Into::into).and_then(import);
     // After an error, too: the end of the program waits for no release.
-    if !locks.close_within(Duration::from_secs(2))? {
+    if !runtime.block_on(locks.close_within(Duration::from_secs(2))) {
         eprintln!("some masters are down: the keys there will expire");
     }
     done
 }
 
-fn import(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
-    locks.ready(Duration::from_secs(5))?;
-    let lock = locks.mutex("import");
-    let guard = lock.acquire_within(Duration::from_secs(10))?;
+fn import(guard: Guard) -> Result<(), Box<dyn Error>> {
     for table in ["orders", "customers", "prices"] {
         guard.ensure_held()?; // nothing else stops this thread after a loss
         println!("imports {table}");
     }
-    Ok(())
+    Ok(()) // drops the guard
 }

@@ -47,10 +47,6 @@ use crate::core::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// A [blocking](crate::blocking) call was made where it cannot wait. It sent nothing.
-    #[error(transparent)]
-    Blocking(#[from] BlockingError),
-
     /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
     /// task of the coordinator, or the coordinator was made before this process was forked. This
     /// attempt sent nothing.
@@ -313,17 +309,6 @@ fn describe(reason: Contention, own_guard: bool, votes: &Votes) -> String {
         }
     }
 }
-
-/// A [blocking](crate::blocking) call was made in an async task of tokio, where it would stop the
-/// other tasks of its thread. The same error is returned while the local values of a thread are
-/// destroyed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "a blocking call cannot wait here: \
-     in an async task, use the async API, or make the call in spawn_blocking"
-)]
-#[non_exhaustive]
-pub struct BlockingError;
 
 #[cfg(test)]
 mod tests {

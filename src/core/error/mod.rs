@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-pub use self::acquire::{AcquireError, BlockingError, Contention};
+pub use self::acquire::{AcquireError, Contention};
 use crate::core::{
     config_error::ConfigError,
     kind::Kind,
@@ -23,10 +23,6 @@ mod acquire;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// A [blocking](crate::blocking) call was made where it cannot wait. It sent nothing.
-    #[error(transparent)]
-    Blocking(#[from] BlockingError),
-
     /// The TTL cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -128,11 +124,6 @@ pub enum RunError<E> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// A [blocking](crate::blocking) call was made where it cannot wait. The release was posted as
-    /// if the guard had been dropped, and no one waited for its result.
-    #[error("posted the release, but did not wait for it: {0}")]
-    Blocking(#[from] BlockingError),
-
     /// Fewer than a majority of masters confirmed. The coordinator keeps trying to release the lock
     /// on the other masters until the TTL has passed. Then their keys expire. The caller need not
     /// do anything.
@@ -174,10 +165,6 @@ pub enum ReleaseError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// A [blocking](crate::blocking) call was made where it cannot wait. It sent nothing.
-    #[error(transparent)]
-    Blocking(#[from] BlockingError),
-
     /// The name cannot be used. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -203,10 +190,6 @@ pub enum InspectError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadyError {
-    /// A [blocking](crate::blocking) call was made where it cannot wait. Nothing was sent.
-    #[error(transparent)]
-    Blocking(#[from] BlockingError),
-
     /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
     /// task of the coordinator, or the coordinator was made before this process was forked.
     #[error(

@@ -23,7 +23,8 @@ mod questions;
 /// The task and the timers live on the tokio runtime in which the coordinator was built. Await the
 /// futures of locks and guards there or on another tokio runtime: other executors are not
 /// supported. A current-thread runtime runs only during a `block_on`: between two such calls, no
-/// lock is renewed, and futures on another runtime wait without limit.
+/// lock is renewed, and futures on another runtime wait without limit. A program without async uses
+/// a [runtime with a worker thread](crate::docs::recipes#without-async).
 ///
 /// Code that blocks a thread of the runtime keeps locks from being renewed, even if other threads
 /// are idle: the task that renews may wait for the thread on which it was woken. Run such code with
