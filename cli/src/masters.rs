@@ -127,9 +127,7 @@ impl Masters {
         let idle = idle.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
         let lists = [self.settings.masters.clone(), self.settings.leaving.clone()];
         let shared = Shared::from(&self.settings);
-        let inside = idle.enter();
-        let locks = self.build(client_name())?;
-        drop(inside);
+        let locks = idle.block_on(async { self.build(client_name()) })?;
         Ok(ToCheck {
             locks,
             lists,
@@ -174,8 +172,8 @@ impl Masters {
 
 /// Masters to check.
 pub(crate) struct ToCheck {
-    /// Knows the masters, and has checked the settings. It dials nobody, because its runtime never
-    /// runs: a first dial writes the origin key.
+    /// Knows the masters, and has checked the settings. It dials nobody, because its runtime has
+    /// never run a task: a first dial writes the origin key.
     pub(crate) locks: Coordinator,
     /// The masters, and those that the programs leave.
     pub(crate) lists: [Vec<MasterSpec>; 2],

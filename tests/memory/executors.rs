@@ -1,11 +1,11 @@
 //! Calls that are polled by no runtime, by another runtime, or after the coordinator's runtime has
-//! shut down. They run in real time.
+//! shut down. Builds on a runtime with one thread. These tests run in real time.
 
 use std::{
     future::Future,
     pin::pin,
     sync::Arc,
-    task::{Context, Poll, Wake},
+    task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
     time::Instant,
 };
@@ -14,7 +14,14 @@ use quorlock::{
     AcquireError, ConfigError, Coordinator, Guard, Lock, LostReason, MemoryMaster, ReadyError,
     Renewal,
 };
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Handle, Runtime},
+    task::{
+        LocalSet,
+        coop::{has_budget_remaining, poll_proceed},
+        spawn_local,
+    },
+};
 
 use crate::world::*;
 
@@ -43,6 +50,10 @@ fn outside<T>(future: impl Future<Output = T>) -> T {
 fn runtime() -> Runtime {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1).enable_all().build().unwrap()
+}
+
+fn current_thread() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// Returns masters, a coordinator on `runtime`, and a guard of the mutex `NAME`.
@@ -150,5 +161,71 @@ fn a_runtime_without_timers_builds_no_coordinator_and_can_use_one() {
             matches!(waited, Err(AcquireError::Deadline { .. })),
             "{waited:?}"
         );
+    });
+}
+
+#[test]
+fn a_runtime_that_nothing_drives_builds_no_coordinator() {
+    let runtime = current_thread();
+    let refused = || {
+        let built = Coordinator::new(masters(3)).err();
+        assert_eq!(built, Some(ConfigError::IdleRuntime));
+    };
+    let inside = runtime.enter();
+    refused();
+    let polled = pin!(async { refused() }).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_ready(), "another executor");
+    drop(inside);
+    runtime.block_on(async {}); // is over
+    let _inside = runtime.enter();
+    refused();
+    let set = LocalSet::new();
+    let _set = set.enter();
+    refused();
+}
+
+#[test]
+fn a_task_of_a_runtime_with_one_thread_builds_a_coordinator() {
+    let build = || drop(Coordinator::new(masters(3)).unwrap());
+    let runtime = current_thread();
+    runtime.block_on(async { build() });
+    runtime.block_on(async { tokio::spawn(async move { build() }).await.unwrap() });
+    runtime.block_on(LocalSet::new().run_until(async { build() }));
+    runtime.block_on(
+        LocalSet::new().run_until(async { spawn_local(async move { build() }).await.unwrap() }),
+    );
+    LocalSet::new().block_on(&runtime, async { build() });
+    paused_runtime().block_on(async { build() });
+    runtime.block_on(async {
+        let polled = pin!(async { build() }).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_ready(), "another executor inside tokio");
+        let handle = Handle::current();
+        let other_thread = thread::spawn(move || handle.block_on(async { build() }));
+        other_thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_build_uses_no_budget_of_its_task() {
+    let units = || {
+        let mut units = 0;
+        while has_budget_remaining() {
+            if let Poll::Ready(unit) = poll_proceed(&mut Context::from_waker(Waker::noop())) {
+                unit.made_progress();
+            }
+            units += 1;
+        }
+        units
+    };
+    let all = current_thread().block_on(async { units() });
+    let left = current_thread().block_on(async {
+        drop(Coordinator::new(masters(3)).unwrap());
+        units()
+    });
+    assert_eq!(left, all);
+    assert!(all > 1);
+    current_thread().block_on(async {
+        units();
+        drop(Coordinator::new(masters(3)).unwrap());
     });
 }

@@ -2,8 +2,6 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::runtime::Handle;
-
 use self::open::{Listed, Opener};
 use super::coordinator::Coordinator;
 use crate::{
@@ -17,13 +15,14 @@ use crate::{
             lease::{Drift, Renewal, Ttl},
         },
     },
-    driver::{context::Owners, time::Timers},
+    driver::context::Owners,
     master::MasterSpec,
 };
 
 #[cfg(feature = "tls")]
 mod certificates;
 pub(crate) mod open;
+mod runtime;
 pub(crate) mod shared_settings;
 
 impl Coordinator {
@@ -358,7 +357,10 @@ impl Builder {
     /// Creates the coordinator and starts to connect, if all settings can be used.
     ///
     /// Must be called inside a tokio runtime with time and I/O enabled. That
-    /// [runtime](Coordinator#runtimes) must keep running as long as locks are used.
+    /// [runtime](Coordinator#runtimes) must keep running as long as locks are used. On a
+    /// current-thread runtime, must be called in a task, in `spawn_blocking`, or in the future of a
+    /// `block_on`, and there not inside `tokio::task::unconstrained`. On a multi-thread runtime,
+    /// [`enter`](tokio::runtime::Runtime::enter) is enough.
     ///
     /// This method does not wait for any master. If a master is not up yet, the coordinator keeps
     /// trying to connect to it.
@@ -376,15 +378,11 @@ impl Builder {
     pub(crate) fn opener(self, lists_id: ListsId) -> Result<Opener, ConfigError> {
         let config = self.config?;
         config.ttl(config.ttl.duration())?;
-        let runtime = Handle::try_current().map_err(|_| ConfigError::NoRuntime)?;
-        if !Timers::are_enabled() {
-            return Err(ConfigError::NoRuntime);
-        }
         Ok(Opener {
+            runtime: runtime::current()?,
             owners: Arc::new(Owners::new(config.client_name.clone())),
             config,
             lists_id,
-            runtime,
             #[cfg(feature = "tls")]
             tls: self.tls,
         })
