@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{AcquireError, ConfigError, Contention, Coordinator, Votes};
+use quorlock::{ConfigError, Coordinator, Reason, Votes};
 use testkit::server::{self, Server};
 
 #[tokio::main(flavor = "current_thread")]
@@ -49,17 +49,17 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     title(2, "A second contender asks for it");
     let rival = coordinator(&urls)?;
     match rival.mutex("orders/42").try_acquire().await {
-        Err(AcquireError::Contended {
-            reason: Contention::Held {
+        Err(error) => match error.reason() {
+            Reason::Held {
                 remaining: Some(remaining),
-            },
-            votes,
-            ..
-        }) => {
-            println!("refused: the holder has it for another {remaining:.3?}");
-            show(&votes);
-        }
-        other => return Err(unexpected(other)),
+                ..
+            } => {
+                println!("refused: the holder has it for another {remaining:.3?}");
+                error.votes().into_iter().for_each(show);
+            }
+            _ => return Err(error.into()),
+        },
+        Ok(_) => return Err("a lock was granted that should not have been".into()),
     }
     guard.release().await?;
     println!("(the holder releases it)");
@@ -75,11 +75,12 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     title(4, "A third one is killed");
     masters[2].kill();
     match lock.try_acquire().await {
-        Err(AcquireError::NoQuorum { votes, .. }) => {
+        Err(error) if *error.reason() == Reason::NoQuorum => {
             println!("refused: too few masters can vote");
-            show(&votes);
+            error.votes().into_iter().for_each(show);
         }
-        other => return Err(unexpected(other)),
+        Err(error) => return Err(error.into()),
+        Ok(_) => return Err("a lock was granted that should not have been".into()),
     }
 
     title(5, "It comes back, empty");
@@ -128,13 +129,6 @@ fn show(votes: &Votes) {
             latency.unwrap_or_default(),
             vote.unwrap_or_else(|| "not answered yet".to_owned())
         );
-    }
-}
-
-fn unexpected<T>(result: Result<T, AcquireError>) -> Box<dyn Error> {
-    match result {
-        Ok(_) => "a lock was granted that should not have been".into(),
-        Err(error) => error.into(),
     }
 }
 

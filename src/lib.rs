@@ -45,9 +45,10 @@
 //!
 //! # Errors
 //!
-//! Match on [`AcquireError::last_attempt`]. After `Contended`, `NoQuorum`, `Quarantined`, `TooSlow`
-//! and `OwnerBusy`, another attempt may succeed. `Config` and `OtherKind` are mistakes in the
-//! program, and `Closed` means that the coordinator is closed.
+//! Three questions sort the errors of an acquisition: [`is_busy`](AcquireError::is_busy), another
+//! client has the lock; [`is_unavailable`](AcquireError::is_unavailable), too few masters can vote;
+//! and [`is_mistake`](AcquireError::is_mistake), another attempt fails as well. The [`Reason`] in
+//! the error says more.
 //!
 //! # What is not promised
 //!
@@ -121,11 +122,9 @@ mod sim;
 pub use crate::{
     core::{
         config_error::ConfigError,
-        error::{
-            AcquireError, Contention, DowngradeError, ExtendError, InspectError, LostError,
-            ReadyError, ReleaseError, RunError,
-        },
+        error::{AcquireError, AskError, ExtendError, LostError, RunError, TooFewMasters},
         kind::{Access, Kind},
+        reason::Reason,
         restart::Quarantine,
         time::lease::Renewal,
         view::{
@@ -144,10 +143,7 @@ pub use crate::{
         builder::{Builder, shared_settings::SharedSettings},
         coordinator::Coordinator,
         fence::{Fence, FencingToken, StaleToken},
-        groups::{
-            Groups,
-            group::{Group, GroupsError},
-        },
+        groups::{Groups, group::Group},
         guard::Guard,
         lock::{Lock, Owner, shared::ReadWriteLock},
     },
@@ -224,7 +220,7 @@ macro_rules! page {
             "[tls]: crate::docs::operations#tls\n",
             "[pauses]: crate::docs::algorithm#waiting\n",
             "[why it holds]: crate::docs::algorithm#why-it-holds\n",
-            "[`AcquireError::NotFenced`]: crate::AcquireError::NotFenced\n",
+            "[`Reason::NotFenced`]: crate::Reason::NotFenced\n",
             "[`Fence`]: crate::Fence\n",
             "[`Guard::fencing_token`]: crate::Guard::fencing_token\n",
             "[`Guard::rounds`]: crate::Guard::rounds\n",

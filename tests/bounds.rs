@@ -15,12 +15,11 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, Builder, ConfigError, Contention, Coordinator, DialRefusal,
-    DowngradeError, ExtendError, Failure, Fence, FencingToken, Group, Groups, GroupsError, Guard,
-    HealthEvents, HeldReport, Holder, InspectError, Inspection, Kind, Lock, LockState, LostError,
-    LostReason, MasterHealth, MasterList, MasterSpec, MasterState, MasterView, Membership, Owner,
-    Quarantine, ReadWriteLock, ReadyError, Refusal, ReleaseError, Renewal, RunError,
-    SharedSettings, StaleToken, Tally, Vote, VoteRow, Votes,
+    Access, AcquireError, AskError, Builder, ConfigError, Coordinator, DialRefusal, ExtendError,
+    Failure, Fence, FencingToken, Group, Groups, Guard, HealthEvents, HeldReport, Holder,
+    Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec,
+    MasterState, MasterView, Membership, Owner, Quarantine, ReadWriteLock, Reason, Refusal,
+    Renewal, RunError, SharedSettings, StaleToken, Tally, TooFewMasters, Vote, VoteRow, Votes,
     tools::{
         ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream, ServerError,
     },
@@ -47,10 +46,9 @@ fn public_types_have_their_auto_traits() {
         ConnectError: Error;
         ConnectStep: Error Clone;
         ConnectionName: Clone Eq;
-        Contention: Clone Copy Eq;
+        Reason: Clone Eq;
         Coordinator: Clone;
         DialRefusal: Clone Copy Eq;
-        DowngradeError: Error Clone Eq;
         ExampleKey: Clone Eq;
         ExtendError: Error Clone;
         Failure: Clone Eq;
@@ -58,12 +56,11 @@ fn public_types_have_their_auto_traits() {
         FencingToken: Clone Copy Eq Ord Hash;
         Group: Clone;
         Groups: Clone;
-        GroupsError: Error Clone Eq;
         Guard:;
         HealthEvents:;
         HeldReport: Clone Eq;
         Holder: Clone Eq;
-        InspectError: Error Clone;
+        AskError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
         ListsId: Clone Copy Eq Hash;
@@ -77,9 +74,8 @@ fn public_types_have_their_auto_traits() {
         MasterView: Clone Eq;
         Membership: Clone Copy Eq Hash;
         Owner: Clone;
-        ReadyError: Error Clone;
         Refusal: Clone Eq;
-        ReleaseError: Error Clone;
+        TooFewMasters: Error Clone;
         Renewal: Clone Copy Eq;
         Quarantine: Clone Copy Default Eq;
         ReadWriteLock: Clone;
@@ -106,10 +102,10 @@ fn errors_and_reports_are_unwind_safe() {
     check::<AcquireError>();
     check::<ExtendError>();
     check::<Fence>();
-    check::<InspectError>();
+    check::<AskError>();
     check::<Inspection>();
     check::<LostError>();
-    check::<ReleaseError>();
+    check::<TooFewMasters>();
     check::<RunError<ConfigError>>();
     check::<Votes>();
 }

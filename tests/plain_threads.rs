@@ -17,7 +17,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, ConfigError, Coordinator, Fault, Guard, LostReason, MemoryMaster, Quarantine,
+    ConfigError, Coordinator, Fault, Guard, LostReason, MemoryMaster, Quarantine, Reason,
 };
 use testkit::times::{millis, seconds};
 use tokio::{
@@ -107,8 +107,8 @@ fn works(locks: &Coordinator) {
     let guard = runtime.block_on(lock.acquire()).unwrap();
     let late = runtime.block_on(lock.acquire_within(millis(5)));
     assert!(
-        matches!(late, Err(AcquireError::Deadline { .. })),
-        "{late:?}"
+        late.is_err_and(|error| error.to_string().starts_with("gave up")),
+        "the lock is held"
     );
     runtime.block_on(guard.release()).unwrap();
 }
@@ -188,7 +188,7 @@ fn closing_ends_waits_in_other_threads() {
         until("a waiter in the queue", is_queued);
         runtime.block_on(locks.close());
         for wait in waits {
-            assert!(matches!(wait.join().unwrap(), Err(AcquireError::Closed)));
+            assert_eq!(*wait.join().unwrap().unwrap_err().reason(), Reason::Closed);
         }
     });
     drop(held);
@@ -272,7 +272,7 @@ fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     mutex.ensure_held().unwrap_err();
     in_time("a guard", move || drop(mutex));
     let closed = other.block_on(locks.mutex("t").acquire());
-    assert!(matches!(closed, Err(AcquireError::Closed)), "{closed:?}");
+    assert_eq!(*closed.unwrap_err().reason(), Reason::Closed);
     other.block_on(fair.release()).unwrap_err();
     assert!(!other.block_on(locks.close_within(LIMIT)));
     in_time("the rest", move || drop((events, owner, locks)));

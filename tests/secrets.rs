@@ -18,8 +18,7 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, ExtendError, Guard, MasterSpec, Quarantine,
-    ReleaseError, Renewal,
+    Builder, ConfigError, Coordinator, ExtendError, Guard, MasterSpec, Quarantine, Reason, Renewal,
 };
 use quorlock_check::{Shared, check};
 use testkit::{
@@ -73,10 +72,10 @@ fn no_text_and_no_event_shows_a_secret() {
         votes.iter().for_each(|row| texts.add(&row));
 
         let contended = lock.try_acquire().await.unwrap_err();
-        assert!(matches!(contended, AcquireError::Contended { .. }));
+        assert!(contended.is_busy());
         texts.add_error(&contended);
         let late = lock.acquire_within(Duration::ZERO).await.unwrap_err();
-        assert!(matches!(late, AcquireError::Deadline { .. }));
+        assert!(late.to_string().starts_with("gave up"));
         texts.add_error(&late);
         guard.release().await.unwrap();
 
@@ -97,7 +96,7 @@ fn no_text_and_no_event_shows_a_secret() {
             thread::sleep(Duration::from_millis(800));
         });
         let slow = slow.unwrap_err();
-        assert!(matches!(slow, AcquireError::TooSlow { .. }));
+        assert!(matches!(slow.reason(), Reason::TooSlow { .. }));
         texts.add_error(&slow);
 
         collect_failed_extensions(&masters, &quick, &mut texts).await;
@@ -109,20 +108,19 @@ fn no_text_and_no_event_shows_a_secret() {
         until("no quorum", async || {
             let refused = locks.mutex("other").try_acquire().await.err()?;
             texts.add_error(&refused);
-            matches!(refused, AcquireError::NoQuorum { .. }).then_some(())
+            (*refused.reason() == Reason::NoQuorum).then_some(())
         })
         .await;
         let unconfirmed = guard.extend(Duration::from_secs(60)).await.unwrap_err();
-        assert!(matches!(unconfirmed, ExtendError::NoQuorum { .. }));
+        assert!(matches!(unconfirmed, ExtendError::TooFewMasters(_)));
         texts.add_error(&unconfirmed);
         let unconfirmed = guard.release().await.unwrap_err();
-        assert!(matches!(unconfirmed, ReleaseError::NoQuorum { .. }));
         texts.add_error(&unconfirmed);
 
         masters.alice.restart(); // otherwise the last release would stay pending for a while
         locks.close().await;
         let closed = lock.try_acquire().await.unwrap_err();
-        assert!(matches!(closed, AcquireError::Closed));
+        assert!(*closed.reason() == Reason::Closed);
         texts.add_error(&closed);
 
         texts
@@ -141,7 +139,7 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
         assert_eq!(master.command(&["DEL", "r"]), "1");
     }
     let lost = guard.extend(Duration::from_secs(60)).await.unwrap_err();
-    assert!(matches!(lost, ExtendError::Lost { .. }));
+    assert!(matches!(lost, ExtendError::Lost(_)));
     texts.add_error(&lost);
     drop(guard);
 
@@ -160,7 +158,7 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
         }
         let slow = guard.extend(Duration::from_secs(60)).await.unwrap_err();
         texts.add_error(&slow);
-        matches!(slow, ExtendError::TooSlow { .. }).then_some(())
+        matches!(slow, ExtendError::Lost(_)).then_some(())
     })
     .await;
     let lock = locks
@@ -170,7 +168,7 @@ async fn collect_failed_extensions(masters: &Masters, locks: &Coordinator, texts
     let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
     sleep_until(guard.valid_until().into()).await;
     let expired = guard.extend(Duration::from_secs(60)).await.unwrap_err();
-    assert!(matches!(expired, ExtendError::Expired { .. }));
+    assert!(matches!(expired, ExtendError::Lost(_)));
     texts.add_error(&expired);
 }
 
@@ -205,7 +203,6 @@ fn an_unusable_url_is_not_shown() {
                 Err(error) => {
                     assert!(matches!(error, ConfigError::BadMaster { master: 1, .. }));
                     texts.add_error(&error);
-                    texts.add_error(&AcquireError::from(error));
                 }
             }
         }
@@ -261,7 +258,10 @@ fn errors_that_repeat_the_sent_command_are_cut() {
         );
         texts.add_error(&no_script);
         texts.add(&guard);
-        texts.add_error(&guard.release().await.unwrap_err());
+        // A server with a release of its own needs no script for it.
+        if let Err(unconfirmed) = guard.release().await {
+            texts.add_error(&unconfirmed);
+        }
 
         texts.add_events(&["unknown command"]).await;
         texts.check();

@@ -6,7 +6,7 @@ use std::{
 };
 
 use humantime::format_duration;
-use quorlock::{AcquireError, Contention, Coordinator, ExtendError, Guard, ReleaseError};
+use quorlock::{AcquireError, Coordinator, ExtendError, Guard, Reason, Votes};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -81,10 +81,8 @@ impl Held {
         let is_gone = is_early && guard.ensure_held().is_err();
         let why = match timeout(RELEASE_LIMIT, guard.release()).await {
             Ok(Ok(())) => is_gone.then(String::new),
-            Ok(Err(ReleaseError::NoQuorum { votes, .. } | ReleaseError::NotLeft { votes, .. })) => {
-                Some(blame(&votes))
-            }
-            _ => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
+            Ok(Err(error)) => Some(blame(&error.votes)),
+            Err(_) => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
         };
         match (why, asking.min_hold.filter(|_| is_early)) {
             (Some(why), Some(time)) => complain(format_args!(
@@ -110,7 +108,7 @@ async fn is_lost(guard: &Guard, locks: &Coordinator, asking: &Asking) -> bool {
     }
     let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));
     let extended = timeout(round_limit(locks, ANSWER_LEAST), extension).await;
-    matches!(extended, Ok(Err(ExtendError::Lost { .. })))
+    matches!(extended, Ok(Err(ExtendError::Lost(_))))
 }
 
 /// The result of asking for a lock.
@@ -190,31 +188,26 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     if let Some(failure) = held_without_ttl(wanted, &error, asking).await {
         return Err(failure);
     }
-    Err(match error.last_attempt() {
-        AcquireError::MissingRight { votes, .. }
-        | AcquireError::NoQuorum { votes, .. }
-        | AcquireError::Quarantined { votes, .. } => {
-            let outage = Outage::of_attempt(wanted.locks, votes, wanted.stage.get()).await;
-            outage.failure(&action).with_votes(votes)
-        }
-        AcquireError::OtherKind { name, votes, .. }
-        | AcquireError::Contended {
-            name,
-            reason: Contention::Held { remaining: None },
-            votes,
-            ..
-        } if is_no_lock(wanted, name).await => {
+    if let Some(votes) = too_few(&error) {
+        let outage = Outage::of_attempt(wanted.locks, votes, wanted.stage.get()).await;
+        return Err(outage.failure(&action).with_votes(votes));
+    }
+    let name = error.name();
+    Err(match (error.reason(), error.votes()) {
+        (
+            Reason::OtherKind
+            | Reason::Held {
+                remaining: None, ..
+            },
+            Some(votes),
+        ) if is_no_lock(wanted, name).await => {
             let sentence = format!(
                 "cannot lock {name:?}: its key is not a lock; \
                  take another name, or delete the key by hand if no program needs it"
             );
             Failure::new(Exit::Configuration, sentence).with_votes(votes)
         }
-        AcquireError::Contended {
-            name,
-            reason: Contention::Held { .. },
-            ..
-        } if !asking.quiet => {
+        (Reason::Held { .. }, _) if !asking.quiet => {
             let holder = holder(wanted, name).await;
             Failure::not_acquired(&error, holder.as_deref(), asking)
         }
@@ -248,14 +241,13 @@ async fn held_without_ttl(
 
 /// Says that the lock is held without a TTL, if that is why it was not acquired.
 async fn without_ttl(wanted: &Wanted<'_>, error: &AcquireError) -> Option<String> {
-    let AcquireError::Contended {
-        name,
-        reason: Contention::Held { remaining: None },
-        ..
-    } = error.last_attempt()
+    let Reason::Held {
+        remaining: None, ..
+    } = error.reason()
     else {
         return None;
     };
+    let name = error.name();
     let seen = wanted.inspect(name).await.ok()?;
     let holders: Vec<_> = seen.holders.iter().map(HolderLook::of).collect();
     holders.iter().any(HolderLook::may_be_no_lock).then(|| {
@@ -309,14 +301,17 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
 
 /// Returns the reason why the last attempt found too few masters, if it did.
 fn outage_in(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Outage> {
-    match error.last_attempt() {
-        AcquireError::MissingRight { votes, .. }
-        | AcquireError::NoQuorum { votes, .. }
-        | AcquireError::Quarantined { votes, .. } => {
-            Some(Outage::in_votes(wanted.locks, votes, wanted.stage.get()))
-        }
-        _ => None,
-    }
+    let votes = too_few(error)?;
+    Some(Outage::in_votes(wanted.locks, votes, wanted.stage.get()))
+}
+
+/// Returns the votes of the last attempt, if it found too few masters.
+fn too_few(error: &AcquireError) -> Option<&Votes> {
+    let is_so = matches!(
+        error.reason(),
+        Reason::Denied { .. } | Reason::NoQuorum | Reason::Quarantined { .. }
+    );
+    error.votes().filter(|_| is_so)
 }
 
 /// Returns whether so many masters deny the lock to the user that the others are no majority.
@@ -336,18 +331,15 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
         };
         let left = ONCE_LIMIT.saturating_sub(start.elapsed());
         let goes_on = !left.is_zero()
-            && match &error {
-                AcquireError::Contended {
-                    reason: Contention::Held { remaining },
-                    ..
-                } => match remaining {
+            && match error.reason() {
+                Reason::Held { remaining, .. } => match remaining {
                     // It may be new grants of several others that split the vote.
                     Some(left) if *left <= ttl => *left + NEW.min(ttl / 4) > ttl,
                     Some(_) | None => asked < 3,
                 },
-                AcquireError::Contended { reason, .. } => *reason == Contention::Split,
-                AcquireError::NoQuorum { .. } if is_refused(wanted, &error) => false,
-                AcquireError::NoQuorum { .. } => wanted.locks.ready(left).await.is_ok(),
+                Reason::Split => true,
+                Reason::NoQuorum if is_refused(wanted, &error) => false,
+                Reason::NoQuorum => wanted.locks.ready(left).await.is_ok(),
                 _ => false,
             };
         if !goes_on {

@@ -3,7 +3,7 @@
 use std::{fmt::Display, time::Duration};
 
 use humantime::format_duration;
-use quorlock::{AcquireError, ConfigError, Contention, InspectError, Votes};
+use quorlock::{AcquireError, AskError, ConfigError, Reason, Votes};
 
 use crate::{
     args::Asking,
@@ -44,27 +44,22 @@ impl Failure {
         holder: Option<&str>,
         asking: &Asking,
     ) -> Self {
-        let (waited, wait) = match error {
-            AcquireError::Deadline { waited, .. } => {
-                // The last call may have had only the rest of the time.
-                let waited = format_duration(asking.wait.unwrap_or(*waited));
+        let (waited, wait) = match asking.wait {
+            Some(waited) if !waited.is_zero() => {
+                let waited = format_duration(waited);
                 (format!(" (waited {waited})"), "or with a longer --wait")
             }
             _ => (String::new(), "or wait with --wait"),
         };
         let holder = holder.unwrap_or("another");
-        let last = error.last_attempt();
-        let (exit, sentence) = match last {
+        let name = error.name();
+        let (exit, sentence) = match error.reason() {
             // Readers may hold it.
-            AcquireError::Contended {
-                name,
-                reason: Contention::Queued,
-                ..
-            } if asking.read => (
+            Reason::Queued if asking.read => (
                 Exit::Contended,
                 format!("a writer waits for {name:?}{waited}; try again later, {wait}"),
             ),
-            _ => describe(last, holder, &waited, wait),
+            _ => describe(error, holder, &waited, wait),
         };
         let failure = Self::new(exit, sentence);
         match error.votes() {
@@ -129,34 +124,24 @@ pub(crate) fn table(votes: &Votes) -> String {
 /// Returns the exit status and the sentence for the error of an attempt. `waited` says how long the
 /// program has waited, and `wait` how it can wait longer.
 fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Exit, String) {
-    match error {
-        AcquireError::Contended { name, reason, .. } => (
-            Exit::Contended,
-            format!(
-                "{name:?} is {}{waited}; try again later, {wait}",
-                by(holder, *reason)
-            ),
-        ),
-        AcquireError::OtherKind { name, asked, .. } => (
-            Exit::Configuration,
-            format!(
-                "cannot lock {name:?} as a {asked}: it is held as another kind of lock; \
+    let name = error.name();
+    let by = match error.reason() {
+        Reason::Held { remaining, .. } => held_by(holder, *remaining),
+        Reason::Queued => "free, but others came first".to_owned(),
+        Reason::Split => "wanted by several at once, and none got it".to_owned(),
+        Reason::OtherKind => {
+            let sentence = format!(
+                "cannot lock {name:?}: it is held as another kind of lock; \
                  use each name always with --fair, always with --read or --write, always with \
                  --permits, or always without"
-            ),
-        ),
-        AcquireError::Config(error) => (Exit::Usage, in_words_of_the_file(&error.to_string())),
-        error => (Exit::NoQuorum, in_words_of_the_file(&error.to_string())),
-    }
-}
-
-fn by(holder: &str, reason: Contention) -> String {
-    match reason {
-        Contention::Held { remaining } => held_by(holder, remaining),
-        Contention::Queued => "free, but others came first".to_owned(),
-        Contention::Split => "wanted by several at once, and none got it".to_owned(),
-        _ => held_by(holder, None),
-    }
+            );
+            return (Exit::Configuration, sentence);
+        }
+        Reason::Config(error) => return (Exit::Usage, in_words_of_the_file(&error.to_string())),
+        _ => return (Exit::NoQuorum, in_words_of_the_file(&error.to_string())),
+    };
+    let sentence = format!("{name:?} is {by}{waited}; try again later, {wait}");
+    (Exit::Contended, sentence)
 }
 
 /// Says who holds a lock, and for how long.
@@ -176,10 +161,10 @@ impl From<ConfigError> for Failure {
     }
 }
 
-impl From<InspectError> for Failure {
-    fn from(error: InspectError) -> Self {
+impl From<AskError> for Failure {
+    fn from(error: AskError) -> Self {
         match &error {
-            InspectError::Config(error) => Self::from(error.clone()),
+            AskError::Config(error) => Self::from(error.clone()),
             error => Self::new(Exit::NoQuorum, error.to_string()),
         }
     }

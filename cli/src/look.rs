@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    Coordinator, Failure as VoteFailure, InspectError, Inspection, Kind, Lock, MasterView, Owner,
-    ReadyError, Vote, VoteRow, Votes,
+    AskError, Coordinator, Failure as VoteFailure, Inspection, Kind, Lock, MasterView, Owner,
+    TooFewMasters, Vote, VoteRow, Votes,
 };
 use serde::Serialize;
 
@@ -119,8 +119,8 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     {
         inspected = lock.inspect().await;
     }
-    if let Err(InspectError::NoQuorum { votes, .. }) = &inspected
-        && may_not_see_the_queue(votes)
+    if let Err(AskError::TooFewMasters(error)) = &inspected
+        && may_not_see_the_queue(&error.votes)
     {
         inspected = locks.mutex(name).inspect().await;
     }
@@ -130,8 +130,8 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
             let able = parts.iter().map(|(health, _)| health.can_vote());
             Look::of(inspection, able)
         }
-        Err(InspectError::NoQuorum { votes, views, .. }) => {
-            Look::unknown(locks, name, &votes, views)
+        Err(AskError::TooFewMasters(error)) => {
+            Look::unknown(locks, name, &error.votes, error.views().to_vec())
         }
         Err(error) => return Err(error.into()),
     };
@@ -214,8 +214,9 @@ impl Look {
 
     /// Changes the verdict about a free lock if too few masters can vote. `error` is the reason why
     /// not all can.
-    fn doubt(&mut self, error: &ReadyError, locks: &Coordinator) {
-        let (ReadyError::MissingRight { votes, .. } | ReadyError::NoQuorum { votes, .. }) = error
+    fn doubt(&mut self, error: &AskError, locks: &Coordinator) {
+        let (AskError::Denied { votes, .. } | AskError::TooFewMasters(TooFewMasters { votes, .. })) =
+            error
         else {
             return;
         };

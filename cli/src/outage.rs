@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState, ReadyError,
-    VoteRow, Votes,
+    AskError, Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState,
+    TooFewMasters, VoteRow, Votes,
 };
 
 use crate::{
@@ -194,12 +194,13 @@ pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
 
 /// Returns the failure of an action for which too few masters were ready.
 pub(crate) fn not_ready(
-    error: &ReadyError,
+    error: &AskError,
     locks: &Coordinator,
     stage: Stage,
     action: &str,
 ) -> Failure {
-    let (ReadyError::MissingRight { votes, .. } | ReadyError::NoQuorum { votes, .. }) = error
+    let (AskError::Denied { votes, .. } | AskError::TooFewMasters(TooFewMasters { votes, .. })) =
+        error
     else {
         return Failure::new(Exit::NoQuorum, format!("{action}: {error}"));
     };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorlock::{
-    Coordinator, Guard, InspectError, Inspection, Lock, MasterHealth, MasterState, Renewal,
+    AskError, Coordinator, Guard, Inspection, Lock, MasterHealth, MasterState, Renewal,
 };
 
 use crate::{
@@ -73,7 +73,7 @@ impl<'a> Wanted<'a> {
     }
 
     /// Asks the masters about one of the names.
-    pub(crate) async fn inspect(&self, name: &str) -> Result<Inspection, InspectError> {
+    pub(crate) async fn inspect(&self, name: &str) -> Result<Inspection, AskError> {
         match self.names {
             [_] => self.lock.inspect().await,
             _ => self.locks.mutex(name).inspect().await,
@@ -82,7 +82,7 @@ impl<'a> Wanted<'a> {
 
     /// Asks the masters who holds the lock: that of several names that another program holds. This
     /// one may have the names before it. `None` if there is no such name.
-    pub(crate) async fn inspect_rival(&self) -> Result<Option<Inspection>, InspectError> {
+    pub(crate) async fn inspect_rival(&self) -> Result<Option<Inspection>, AskError> {
         let own = client_name();
         for name in self.names {
             let seen = self.inspect(name).await?;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{
-    __internals::is_reentrant, AcquireError, Builder, Coordinator, Lock, LockState, MemoryMaster,
-    Quarantine, Renewal,
+    __internals::is_reentrant, Builder, Coordinator, Lock, LockState, MemoryMaster, Quarantine,
+    Reason, Renewal,
 };
 use tokio::time::{Instant, sleep};
 
@@ -106,9 +106,11 @@ impl Input {
         let acquired = within("try_acquire", BOUND, lock.try_acquire()).await;
         match acquired {
             Ok(guard) => self.hold(&lock, guard, &masters).await,
-            Err(AcquireError::Config { .. }) => {}
-            Err(AcquireError::Quarantined { .. }) if self.is_strict() => {}
-            Err(error) => panic!("the masters are healthy: {error}"),
+            Err(error) => match error.reason() {
+                Reason::Config(_) => {}
+                Reason::Quarantined { .. } if self.is_strict() => {}
+                _ => panic!("the masters are healthy: {error}"),
+            },
         }
         drop(lock);
         within("close", BOUND, locks.close()).await;

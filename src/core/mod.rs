@@ -25,6 +25,7 @@
 //! | `config` | the settings of a coordinator |
 //! | `config_error` | why a setting or a name is refused |
 //! | `error` | the errors of calls |
+//! | `reason` | why a lock was not acquired |
 
 pub(crate) mod config;
 pub(crate) mod config_error;
@@ -32,6 +33,7 @@ pub(crate) mod error;
 pub(crate) mod hash;
 pub(crate) mod kind;
 pub(crate) mod protocol;
+pub(crate) mod reason;
 pub(crate) mod restart;
 pub(crate) mod time;
 pub(crate) mod view;

@@ -26,12 +26,12 @@ use crate::{
     clock,
     core::{
         config::Config,
-        error::AcquireError,
         hash::hash,
         protocol::{command::Command, identity::ClientName, name::LockId},
+        reason::Reason,
         time::tick::LeaseTick,
         view::{MasterHealth, MasterState},
-        vote::{Verb, evidence::Obstacle, round::Round, votes::Votes},
+        vote::{Verb, round::Round, votes::Votes},
         wait::{history::History, queued::Reach},
     },
     machine::{Machine, waiters::Topic},
@@ -93,9 +93,9 @@ impl Context {
     }
 
     /// Returns an error if the coordinator is closed, or if its tasks have ended.
-    pub(crate) fn check_open(&self) -> Result<(), AcquireError> {
+    pub(crate) fn check_open(&self) -> Result<(), Reason> {
         if self.is_closed.load(Ordering::Acquire) || self.timers.have_ended() {
-            return Err(AcquireError::Closed);
+            return Err(Reason::Closed);
         }
         Ok(())
     }
@@ -141,12 +141,6 @@ impl Context {
         let delivered = pin!(self.delivered());
         let is_in_time = matches!(select(delivered, limited).await, Either::Left(_));
         is_in_time && !self.timers.have_ended()
-    }
-
-    /// Returns whether a guard of this coordinator has this lock now.
-    pub(crate) fn holds(&self, lock_id: &LockId) -> bool {
-        self.machine
-            .with(|machine, now| machine.holds(lock_id, now))
     }
 
     /// Returns whether no one else is known to want the lock: no task of this coordinator waits for
@@ -242,7 +236,7 @@ impl Context {
             states.join(", ")
         };
         let observer = self.observer();
-        observer.lacks_quorum(name, &Obstacle::NoQuorum, states);
+        observer.lacks_quorum(name, &Reason::NoQuorum, states);
     }
 
     /// Returns whether the waiters step aside now. They do so when they have reached too few

@@ -66,7 +66,7 @@ mod tests {
     use parking_lot::Mutex;
     use tokio::task::JoinSet;
 
-    use crate::{AcquireError, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, clock};
+    use crate::{Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, clock};
 
     const HOUR: i64 = 3_600_000_000;
     fn lock(kind: Kind, locks: &Coordinator) -> Lock {
@@ -280,7 +280,7 @@ mod tests {
             let limited = lock.acquire_within(Duration::from_secs(5));
             let ended = tokio::time::timeout(Duration::from_secs(6), limited).await;
             let error = ended.expect("acquire_within did not end").unwrap_err();
-            assert!(matches!(error, AcquireError::Deadline { .. }), "{error}");
+            assert!(error.to_string().starts_with("gave up"), "{error}");
             let commands = masters[0].commands();
             assert!(commands < 400, "{kind}: {commands} in 5 s");
         }

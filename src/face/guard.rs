@@ -11,9 +11,10 @@ use super::fence::FencingToken;
 use crate::{
     clock,
     core::{
-        error::{DowngradeError, ExtendError, LostError, ReleaseError},
+        config_error::ConfigError,
+        error::{ExtendError, LostError, TooFewMasters},
         kind::Access,
-        view::{LockState, LostReason},
+        view::LockState,
         vote::{Slot, votes::Votes},
     },
     driver::claim::{ClaimHandle, Level},
@@ -147,11 +148,12 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`DowngradeError`]: the lock is no read-write lock. The guard stays as it is.
-    pub fn downgrade(&self) -> Result<(), DowngradeError> {
+    /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
+    /// is.
+    pub fn downgrade(&self) -> Result<(), ConfigError> {
         let kind = self.first.claim.kind();
         if !kind.spec().has_readers {
-            return Err(DowngradeError { kind });
+            return Err(ConfigError::NoReaders { kind });
         }
         self.first.downgrade();
         Ok(())
@@ -194,10 +196,7 @@ impl Guard {
     ///
     /// [`LostError`], with the reason, if the lock is lost.
     pub fn ensure_held(&self) -> Result<(), LostError> {
-        match self.state() {
-            LockState::Held | LockState::InDoubt => Ok(()),
-            LockState::Lost(reason) => Err(lost_error(self.weakest(), reason)),
-        }
+        self.weakest().ensure_held()
     }
 
     /// Waits until the lock is lost. Use it in a `select!` with the work, as the first branch and
@@ -218,11 +217,11 @@ impl Guard {
     pub async fn lost(&self) -> LostError {
         if self.others.is_empty() {
             let claim = &self.first.claim;
-            return lost_error(claim, claim.lost().await);
+            return claim.lost_error(claim.lost().await);
         }
         let waits = self.levels().map(|level| {
             let claim = &level.claim;
-            Box::pin(async move { lost_error(claim, claim.lost().await) })
+            Box::pin(async move { claim.lost_error(claim.lost().await) })
         });
         select_all(waits).await.0
     }
@@ -277,15 +276,12 @@ impl Guard {
     /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
     /// validity of the guard does not become longer.
     ///
-    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed in time. If the answers of
-    ///   a majority come later, while the guard is valid, its validity becomes longer then. Try
-    ///   again after a pause, because a request to a master that is known to be down fails in
-    ///   microseconds.
-    /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock. Stop
-    ///   the work, even if validity was left.
-    /// - [`Expired`](ExtendError::Expired): the validity has ended. Stop the work.
-    /// - [`TooSlow`](ExtendError::TooSlow): a majority confirmed too late. Stop the work if the
-    ///   guard [is not valid](Self::is_valid).
+    /// - [`TooFewMasters`](ExtendError::TooFewMasters): too few masters confirmed in time. If the
+    ///   answers of a majority come later, while the guard is valid, its validity becomes longer
+    ///   then. Try again after a pause, because a request to a master that is known to be down fails
+    ///   in microseconds.
+    /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock, or its
+    ///   validity has ended. Stop the work, even if validity was left.
     /// - [`Config`](ExtendError::Config): `ttl` cannot be used. Nothing was sent.
     ///
     /// # Cancel safety
@@ -315,11 +311,7 @@ impl Guard {
             let Err(error) = extended else {
                 continue;
             };
-            let is_end = matches!(
-                error,
-                ExtendError::Lost { .. } | ExtendError::Expired { .. }
-            );
-            if is_end || result.is_ok() {
+            if matches!(error, ExtendError::Lost(_)) || result.is_ok() {
                 result = Err(error);
             }
         }
@@ -336,18 +328,20 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// - [`NoQuorum`](ReleaseError::NoQuorum): fewer than a majority confirmed in time. Each master
-    ///   has a node timeout to confirm. If other commands must be sent before the release, the wait
-    ///   is longer: at most the connect timeout and two node timeouts. Masters that did not confirm
-    ///   get the release if they can be reached before the TTL has passed. If only one level was
-    ///   released, the next extension or release tells these masters the new depth.
-    /// - [`NotLeft`](ReleaseError::NotLeft): the lock has a [minimum time](crate::Lock::min_hold),
-    ///   and fewer than a majority confirmed that they keep the lock for the rest of that time.
+    /// [`TooFewMasters`]: fewer than a majority confirmed in time. Each master has a node timeout to
+    /// confirm. If other commands must be sent before the release, the wait is longer: at most the
+    /// connect timeout and two node timeouts. The caller need not do anything: masters that did not
+    /// confirm get the release if they can be reached before the TTL has passed. If only one level
+    /// was released, the next extension or release tells these masters the new depth.
+    ///
+    /// If the lock has a [minimum time](crate::Lock::min_hold), the error says that too few masters
+    /// keep the lock for the rest of that time. Others may then get the lock when its TTL has
+    /// passed. If half of the masters confirmed, others cannot get it in the minimum time.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future does not stop the release.
-    pub async fn release(self) -> Result<(), ReleaseError> {
+    pub async fn release(self) -> Result<(), TooFewMasters> {
         let mut result = Ok(());
         for (claim, release) in self.post(|level| level.end(false)) {
             result = result.and(claim.confirm_release(release).await);
@@ -378,15 +372,6 @@ impl Guard {
         let claims = self.levels().map(|level| &level.claim);
         let weakest = claims.min_by_key(|claim| (claim.remaining(), claim.valid_until()));
         weakest.unwrap_or(&self.first.claim)
-    }
-}
-
-fn lost_error(claim: &ClaimHandle, reason: LostReason) -> LostError {
-    LostError {
-        name: claim.name().clone(),
-        reason,
-        stalled: claim.stalled(),
-        votes: claim.newest_votes(),
     }
 }
 

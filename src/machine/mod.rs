@@ -354,16 +354,6 @@ impl Machine {
         true
     }
 
-    /// Returns whether one of the claims that are renewed has this lock now. Returns `false` if
-    /// there are too many claims to look through.
-    pub(crate) fn holds(&mut self, lock: &LockId, now: Now) -> bool {
-        if self.renewals.is_crowded() {
-            return false;
-        }
-        let mut claims = self.renewals.claims().into_iter();
-        claims.any(|id| self.claims[id].lock_id == *lock && self.step(id, now, Claim::is_held_at))
-    }
-
     /// Lets the session of a master take a step at `now`.
     pub(crate) fn serve<T>(
         &mut self,

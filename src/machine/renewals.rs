@@ -78,10 +78,6 @@ impl Renewals {
             .then(|| self.timers.pop_first())?
             .map(|(_, claim)| claim)
     }
-
-    pub(super) fn claims(&self) -> Vec<ClaimId> {
-        self.timers.iter().map(|(_, claim)| *claim).collect()
-    }
 }
 
 #[cfg(test)]

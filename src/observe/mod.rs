@@ -1,7 +1,6 @@
 //! Log messages, spans and metrics about locks and rounds.
 
 use std::{
-    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -18,9 +17,10 @@ use crate::{
         error::AcquireError,
         kind::Kind,
         protocol::name::LockId,
+        reason::Reason,
         time::{OutageLog, rounded, tick::Tick},
         view::LostReason,
-        vote::{Slot, Verb, evidence::Obstacle, quorum::Outcome},
+        vote::{Slot, Verb, quorum::Outcome},
     },
     machine::{
         RoundId,
@@ -194,18 +194,8 @@ impl LockObserver {
     }
 
     /// Logs a wait that has taken longer than the TTL of its lock.
-    pub(crate) fn waits(
-        &self,
-        name: &str,
-        waited: Duration,
-        reason: &impl fmt::Display,
-        own_guard: bool,
-    ) {
-        if own_guard {
-            warn!(target: LOCK, lock = %name, waited = ?rounded(waited), "waiting for a lock that a guard of this coordinator holds");
-        } else {
-            info!(target: LOCK, lock = %name, waited = ?rounded(waited), %reason, "waiting for a lock for longer than its TTL");
-        }
+    pub(crate) fn waits(&self, name: &str, waited: Duration, reason: &Reason) {
+        info!(target: LOCK, lock = %name, waited = ?rounded(waited), %reason, "waiting for a lock for longer than its TTL");
     }
 
     /// Records the end of a hold of `lock`. `end` is the word for this end in the metrics. If the
@@ -275,12 +265,7 @@ impl LockObserver {
     }
 
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
-    pub(crate) fn lacks_quorum(
-        &self,
-        name: &str,
-        reason: &Obstacle,
-        votes: impl FnOnce() -> String,
-    ) {
+    pub(crate) fn lacks_quorum(&self, name: &str, reason: &Reason, votes: impl FnOnce() -> String) {
         let begins = self.no_quorum.lock().fails(clock::monotonic());
         if begins {
             self.is_lacking.store(true, Ordering::Release);

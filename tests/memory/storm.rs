@@ -13,7 +13,7 @@ use std::{
 };
 
 use quorlock::{
-    __internals::is_reentrant, AcquireError, Coordinator, Fault, Kind, Lock, MemoryMaster, Owner,
+    __internals::is_reentrant, Coordinator, Fault, Kind, Lock, MemoryMaster, Owner, Reason,
 };
 use testkit::{polled::polled, random::Random};
 use tokio::{
@@ -125,7 +125,7 @@ async fn on_threads(with_faults: bool) {
                             Some(got.expect("a lock was never acquired"))
                         }
                     };
-                    if matches!(got, Some(Err(AcquireError::Closed))) {
+                    if matches!(&got, Some(Err(error)) if *error.reason() == Reason::Closed) {
                         break;
                     }
                     let Some(Ok(guard)) = got else { continue };

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{AcquireError, Coordinator, Fault, Guard, Kind, MemoryMaster, Renewal};
+use quorlock::{Coordinator, Fault, Guard, Kind, MemoryMaster, Reason, Renewal};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -117,7 +117,7 @@ async fn a_last_attempt_out_of_turn_does_not_make_the_next_waiter_deaf() {
     sleep(millis(100)).await;
     let late = world.locks.mutex(NAME).acquire_within(millis(200)).await;
     assert!(
-        matches!(late, Err(AcquireError::Deadline { .. })),
+        matches!(&late, Err(error) if error.to_string().starts_with("gave up")),
         "{late:?}"
     );
     drop(guard);
@@ -167,7 +167,7 @@ async fn taking_back_an_attempt_without_a_result_wakes_other_waiters() {
             assert_eq!(world.holders(), ["mine"; 3]);
             world.clear_faults(); // the connections break, and the replies are lost
             let error = attempt.await.unwrap_err();
-            assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
+            assert!(*error.reason() == Reason::NoQuorum, "{error}");
         }
         let took = wait_of(waiting).await;
         assert!(took <= millis(300), "dropped: {is_dropped}, after {took:?}");

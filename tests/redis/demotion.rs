@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Builder, Coordinator, Quarantine, Renewal};
+use quorlock::{Builder, Coordinator, Quarantine, Reason, Renewal};
 use tokio::time::sleep;
 
 use crate::{
@@ -142,7 +142,7 @@ async fn is_quarantined(locks: &Coordinator) -> bool {
                 guard.release().await.unwrap();
                 Some(false)
             }
-            Err(AcquireError::Quarantined { .. }) => Some(true),
+            Err(error) if matches!(error.reason(), Reason::Quarantined { .. }) => Some(true),
             Err(_) => None,
         }
     })

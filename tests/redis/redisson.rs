@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Contention, Kind, Refusal, Vote};
+use quorlock::{Kind, Reason, Refusal, Vote};
 
 use crate::common::*;
 
@@ -101,21 +101,19 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
             assert!(lock.is_held().await.unwrap());
             for depth in [2, 1] {
                 let refused = lock.try_acquire().await;
-                let Err(AcquireError::Contended {
-                    reason:
-                        Contention::Held {
-                            remaining: Some(remaining),
-                        },
-                    votes,
+                let refused = refused.unwrap_err();
+                let Reason::Held {
+                    remaining: Some(remaining),
                     ..
-                }) = refused
+                } = refused.reason()
                 else {
                     panic!("{refused:?}");
                 };
-                assert!(remaining > Duration::from_secs(50), "{remaining:?}");
-                assert!(remaining <= Duration::from_secs(60), "{remaining:?}");
+                assert!(*remaining > Duration::from_secs(50), "{remaining:?}");
+                assert!(*remaining <= Duration::from_secs(60), "{remaining:?}");
+                let votes = refused.votes().unwrap();
                 for (master, client) in theirs.iter().enumerate() {
-                    let Some(Vote::Refuse(Refusal::Held(report))) = row(&votes, master).vote()
+                    let Some(Vote::Refuse(Refusal::Held(report))) = row(votes, master).vote()
                     else {
                         panic!("{votes}");
                     };

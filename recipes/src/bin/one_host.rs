@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{AcquireError, Builder, Coordinator};
+use quorlock::{Builder, Coordinator};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -30,10 +30,8 @@ async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
                 eprintln!("the job is done, but {error}");
             }
         }
-        Err(error) => match error.last_attempt() {
-            AcquireError::Contended { .. } => println!("the job runs on another host, or has run"),
-            _ => return Err(error.into()),
-        },
+        Err(error) if error.is_busy() => println!("the job runs on another host, or has run"),
+        Err(error) => return Err(error.into()),
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use axum::{
     routing::{get, post},
 };
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use quorlock::{AcquireError, Builder, Contention, Coordinator, FencingToken, Guard};
+use quorlock::{AcquireError, Builder, Coordinator, FencingToken, Guard, Reason};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::{
     net::TcpListener,
@@ -130,18 +130,15 @@ impl Bank {
 type Refused = (StatusCode, AppendHeaders<Option<(HeaderName, u64)>>);
 
 fn refused(error: AcquireError) -> Refused {
-    use AcquireError::{Closed, Contended, NoQuorum, Quarantined, TooSlow};
-    let unavailable = |wait| later(StatusCode::SERVICE_UNAVAILABLE, wait);
-    match error.last_attempt() {
+    match error.reason() {
         // The rest of the TTL. The holder may renew the lock, or be done much earlier.
-        Contended {
-            reason: Contention::Held { remaining },
-            ..
-        } => later(StatusCode::CONFLICT, remaining.unwrap_or_default()),
-        Contended { .. } => later(StatusCode::CONFLICT, Duration::ZERO),
-        Quarantined { remaining, .. } => unavailable(*remaining),
-        NoQuorum { .. } | TooSlow { .. } | Closed => unavailable(Duration::ZERO),
-        _ => broken(error), // a mistake in the program
+        Reason::Held { remaining, .. } => {
+            later(StatusCode::CONFLICT, remaining.unwrap_or_default())
+        }
+        Reason::Quarantined { remaining, .. } => later(StatusCode::SERVICE_UNAVAILABLE, *remaining),
+        _ if error.is_busy() => later(StatusCode::CONFLICT, Duration::ZERO),
+        _ if error.is_unavailable() => later(StatusCode::SERVICE_UNAVAILABLE, Duration::ZERO),
+        _ => broken(error), // a mistake
     }
 }
 

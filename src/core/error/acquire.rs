@@ -1,322 +1,256 @@
-//! Why a lock was not acquired.
+//! The error of a call for a lock.
 
-use std::{sync::Arc, time::Duration};
+use std::{error::Error, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    config_error::ConfigError,
-    kind::Kind,
+    protocol::name::LockId,
+    reason::Reason,
+    time::lease::Ttl,
     vote::{Vote, votes::Votes},
 };
 
-/// The reason why a lock was not acquired.
+/// A lock was not acquired.
 ///
-/// After each of these errors, the attempt holds nothing. Every attempt that sent something and did
-/// not win the lock is followed by a release on all masters that may have the key. If such a master
-/// cannot be reached now, the coordinator sends the release when it can reach the master again,
-/// unless the TTL has passed by then. If the owner held the lock before, its other guards are as
-/// valid as they were.
+/// After this error, the call holds nothing. Every attempt that sent something and did not win the
+/// lock is followed by a release on all masters that may have the key. If such a master cannot be
+/// reached now, the coordinator sends the release when it can reach the master again, unless the
+/// TTL has passed by then. If the owner held the lock before, its other guards are as valid as they
+/// were.
 ///
-/// To decide what to do, match on the error of the last attempt. After a
-/// [`Deadline`](Self::Deadline), [`last_attempt`](Self::last_attempt) returns the error inside it:
+/// Exactly one of [`is_busy`](Self::is_busy), [`is_unavailable`](Self::is_unavailable) and
+/// [`is_mistake`](Self::is_mistake) is true:
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use std::time::Duration;
-/// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+/// # use quorlock::{Coordinator, MemoryMaster, Reason};
 /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
 /// # let lock = locks.mutex("orders/42");
 /// # let _holder = lock.acquire().await?;
 /// match lock.acquire_within(Duration::from_millis(20)).await {
 ///     Ok(guard) => drop(guard), // work
-///     Err(error) => match error.last_attempt() {
-///         // Try again later.
-///         AcquireError::Contended { .. } => println!("another holder has it: {error}"),
-///         AcquireError::NoQuorum { .. } => println!("too few masters answer: {error}"),
-///         AcquireError::Quarantined { remaining, .. } => println!("wait for {remaining:?}"),
-///         AcquireError::TooSlow { .. } => println!("the masters are too slow: {error}"),
-///         AcquireError::OwnerBusy { .. } => println!("another task is at it: {error}"),
-///         // The program is shutting down.
-///         AcquireError::Closed => return Ok(()),
-///         // A mistake, such as `Config` or `MissingRight`: another attempt fails as well.
-///         _ => return Err(error.into()),
+///     Err(error) if error.is_busy() => match error.reason() {
+///         Reason::Held { remaining: Some(left), .. } => println!("try again in {left:?}"),
+///         _ => println!("try again soon: {error}"),
 ///     },
+///     Err(error) if error.is_unavailable() => println!("try again later: {error}"),
+///     Err(error) => return Err(error.into()), // a mistake: another attempt fails as well
 /// }
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AcquireError {
-    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
-    /// task of the coordinator, or the coordinator was made before this process was forked. This
-    /// attempt sent nothing.
-    #[error(
-        "could not lock: the coordinator is closed, its runtime ended, a task panicked, \
-         or this process was forked: make the coordinator after the fork"
-    )]
-    Closed,
+#[derive(Clone)]
+pub struct AcquireError(Box<Parts>);
 
-    /// A setting, the name or the owner cannot be used. This attempt sent nothing.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-
-    /// Another holder has the lock, other waiters come first, or the vote was split. Try again
-    /// later.
-    ///
-    /// `votes` does not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) names a
-    /// holder that has a [client name](crate::Builder::client_name). An inspection takes another
-    /// round.
-    #[error("could not lock {name:?}: {}: {votes}", describe(*.reason, *.own_guard, .votes))]
-    #[non_exhaustive]
-    Contended {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The reason why the attempt did not win.
-        reason: Contention,
-        /// Whether a guard of the same coordinator had the lock when this error was made. A task
-        /// that holds such a guard while it waits for the lock waits in vain. Only guards whose
-        /// lock is renewed are found, and only if there are fewer than 250 such guards.
-        own_guard: bool,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// The time limit of [`Lock::acquire_within`](crate::Lock::acquire_within) has passed.
-    #[error("gave up after {waited:.1?} and {attempts} attempt{}: {last}", if *attempts == 1 { "" } else { "s" })]
-    #[non_exhaustive]
-    Deadline {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The duration of the call.
-        waited: Duration,
-        /// The number of attempts.
-        attempts: u32,
-        /// The error of the last attempt.
-        last: Box<Self>,
-    },
-
-    /// So many masters deny a right, or lack a command, that the others are no majority. Another
-    /// attempt fails as well, until someone gives the right or changes the
-    /// [key template](crate::Builder::key_template). `votes` has the answers of the masters.
-    ///
-    /// The first attempts at each kind of lock try all rights that acquire, extend and release such
-    /// a lock. If one is missing, nothing is left on a master. A right that was taken away later
-    /// may have kept a lock from being released.
-    #[error(
-        "could not lock {name:?}, with the key {key:?}: a right or a command is missing on {}: \
-         {votes}",
-        .votes.denial_text()
-    )]
-    #[non_exhaustive]
-    MissingRight {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The lock's key on the masters.
-        key: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// Too many masters failed. This client cannot get the lock until enough of them are back.
-    ///
-    /// The error is the same if some masters are down and too many of the other masters are
-    /// quarantined. `votes` shows which masters are quarantined, and for how long
-    /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
-    #[error(
-        "could not lock {name:?}: only {}: {votes}", .votes.tally_text(" voted", Vote::is_answer)
-    )]
-    #[non_exhaustive]
-    NoQuorum {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// The owner holds the lock without a fencing token. Acquiring the lock again does not add a
-    /// token.
-    #[error(
-        "could not lock {name:?}: its owner holds it without a fencing token: \
-         every task that acquires it must ask for a token"
-    )]
-    #[non_exhaustive]
-    NotFenced {
-        /// The lock's name.
-        name: Arc<str>,
-    },
-
-    /// The name is held as another kind of lock. This is a mistake in one of the programs that use
-    /// the name, and waiting does not fix it. The mistake is detected only while the lock is held.
-    #[error(
-        "could not lock {name:?} as a {asked}: it is held as another kind of lock, \
-         use each name with one kind: {votes}"
-    )]
-    #[non_exhaustive]
-    OtherKind {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The kind that was asked for.
-        asked: Kind,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// Another task of the same [owner](crate::Owner) has been in the middle of an attempt at this
-    /// lock for longer than an attempt takes. The attempt that got this error sent nothing.
-    ///
-    /// Tasks of one owner make their attempts one after the other. Try again later. Another try
-    /// does not help if the other task no longer polls its future: see
-    /// [`Lock`](crate::Lock#futures-that-are-not-polled).
-    #[error(
-        "could not lock {name:?}: another task of its owner is in the middle of an attempt, \
-         try again later"
-    )]
-    #[non_exhaustive]
-    OwnerBusy {
-        /// The lock's name.
-        name: Arc<str>,
-    },
-
-    /// Too many masters may have forgotten locks, for example after a restart. The other masters
-    /// are no majority. A master that may have forgotten locks has no vote until all of these locks
-    /// have ended.
-    #[error(
-        "could not lock {name:?}: too many masters may have forgotten locks, \
-         enough of them vote again in {remaining:.1?}: {votes}"
-    )]
-    #[non_exhaustive]
-    Quarantined {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The time until enough masters may vote again. Try again after this time, as
-        /// [`Lock::acquire`](crate::Lock::acquire) does.
-        remaining: Duration,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// A reader asked for a fencing token, but only writers get tokens. This attempt sent nothing.
-    #[error(
-        "could not lock {name:?}: a reader has no fencing token, because it writes nothing: \
-         ask for a token to write"
-    )]
-    #[non_exhaustive]
-    ReaderToken {
-        /// The lock's name.
-        name: Arc<str>,
-    },
-
-    /// A majority granted the lock, but so late that no validity was left.
-    #[error(
-        "could not lock {name:?}: a majority took {elapsed:.1?} to grant a TTL of {ttl:?}: {votes}"
-    )]
-    #[non_exhaustive]
-    TooSlow {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The time that the majority took.
-        elapsed: Duration,
-        /// The TTL that was asked for.
-        ttl: Duration,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// The owner holds the lock as a reader, and asked to write. If two readers waited for each
-    /// other to become writers, both would wait for ever. This attempt sent nothing.
-    #[error(
-        "could not lock {name:?}: its owner holds it as a reader, and a reader cannot become a \
-         writer: two of them would wait for each other for ever. \
-         Release the guards that read, then write"
-    )]
-    #[non_exhaustive]
-    Upgrade {
-        /// The lock's name.
-        name: Arc<str>,
-    },
+#[derive(Clone)]
+struct Parts {
+    name: Arc<str>,
+    reason: Reason,
+    /// The lock and its TTL, if they could be used.
+    asked: Option<(LockId, Ttl)>,
+    votes: Option<Votes>,
+    waited: Duration,
+    attempts: u32,
+    has_given_up: bool,
 }
 
 impl AcquireError {
-    /// Returns the error of the last attempt: `last` of a [`Deadline`](Self::Deadline), otherwise
-    /// this error itself.
-    pub fn last_attempt(&self) -> &Self {
-        match self {
-            Self::Deadline { last, .. } => last.last_attempt(),
-            error => error,
-        }
+    /// Returns the error of a call that cannot be made.
+    pub(crate) fn mistake(name: Arc<str>, reason: Reason) -> Self {
+        Self(Box::new(Parts {
+            name,
+            reason,
+            asked: None,
+            votes: None,
+            waited: Duration::ZERO,
+            attempts: 0,
+            has_given_up: false,
+        }))
+    }
+
+    /// Returns the error of a call for the lock `asked` that ended for this `reason` after a number
+    /// of `attempts`. `votes` are those of the last attempt. A call that `has_given_up` would have
+    /// gone on without its time limit.
+    pub(crate) fn new(
+        asked: (LockId, Ttl),
+        reason: Reason,
+        votes: Option<Votes>,
+        (waited, attempts): (Duration, u32),
+        has_given_up: bool,
+    ) -> Self {
+        Self(Box::new(Parts {
+            name: asked.0.name().clone(),
+            reason,
+            asked: Some(asked),
+            votes,
+            waited,
+            attempts,
+            has_given_up,
+        }))
+    }
+
+    /// Returns the lock's name. If a call for several locks failed, this is the name of the lock
+    /// that was not acquired. Empty if the name cannot be used.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Returns why the last attempt failed.
+    pub fn reason(&self) -> &Reason {
+        &self.0.reason
     }
 
     /// Returns what each master answered in the last attempt. `None` if nothing was sent.
     pub fn votes(&self) -> Option<&Votes> {
-        match self {
-            Self::Deadline { last, .. } => last.votes(),
-            Self::Contended { votes, .. }
-            | Self::MissingRight { votes, .. }
-            | Self::NoQuorum { votes, .. }
-            | Self::OtherKind { votes, .. }
-            | Self::Quarantined { votes, .. }
-            | Self::TooSlow { votes, .. } => Some(votes),
-            _ => None,
-        }
+        self.0.votes.as_ref()
+    }
+
+    /// Returns the duration of the call. Zero if nothing was sent.
+    pub fn waited(&self) -> Duration {
+        self.0.waited
+    }
+
+    /// Returns the number of attempts that the call made.
+    pub fn attempts(&self) -> u32 {
+        self.0.attempts
+    }
+
+    /// Returns whether another client has or wants the lock, or another task of the same owner.
+    /// Skip the work, or try again. A server answers its own client with a conflict, 409 in HTTP.
+    pub fn is_busy(&self) -> bool {
+        self.0.reason.is_busy()
+    }
+
+    /// Returns whether no client can get the lock now: too few masters can vote, or they are too
+    /// slow, or this coordinator is closed. Try again later. A server answers its own client with
+    /// 503 in HTTP.
+    pub fn is_unavailable(&self) -> bool {
+        self.0.reason.is_unavailable()
+    }
+
+    /// Returns whether another attempt fails as well, because of a mistake in this program, in
+    /// another one, or in the settings and rights of the masters. Someone must repair it.
+    pub fn is_mistake(&self) -> bool {
+        self.0.reason.is_mistake()
     }
 
     /// Returns the text of this error without the answers of the masters. It suits a person who
     /// asked for the lock. A log should get the whole text, which says what each master answered.
     pub fn summary(&self) -> String {
-        let mut text = self.to_string();
-        if let Some(votes) = self.votes()
-            && let Some(rest) = text.strip_suffix(&format!(": {votes}"))
-        {
-            text.truncate(rest.len());
+        let Parts {
+            waited,
+            attempts,
+            has_given_up,
+            ..
+        } = *self.0;
+        let reason = self.described();
+        if has_given_up {
+            let s = if attempts == 1 { "" } else { "s" };
+            return format!("gave up after {waited:.1?} and {attempts} attempt{s}: {reason}");
         }
-        text
+        reason
+    }
+
+    fn described(&self) -> String {
+        let Parts {
+            name,
+            reason,
+            asked,
+            votes,
+            ..
+        } = &*self.0;
+        let (Some((lock, ttl)), Some(votes)) = (asked, votes) else {
+            return match reason {
+                Reason::Config(error) => error.to_string(),
+                Reason::OwnerBusy => format!("could not lock {name:?}: {reason}, try again later"),
+                reason => format!("could not lock {name:?}: {reason}"),
+            };
+        };
+        match reason {
+            Reason::Denied { .. } => {
+                let (key, masters) = (lock.key(), votes.denial_text());
+                format!("could not lock {name:?}, with the key {key:?}: {reason} on {masters}")
+            }
+            Reason::OtherKind => {
+                let kind = lock.kind();
+                format!(
+                    "could not lock {name:?} as a {kind}: it is {reason}, use each name with one kind"
+                )
+            }
+            reason => format!("could not lock {name:?}: {}", told(reason, votes, *ttl)),
+        }
     }
 }
 
-/// The reason why an attempt failed with [`AcquireError::Contended`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Contention {
-    /// Other holders have the lock on so many masters that the rest is no majority.
-    Held {
-        /// The time until a majority of masters will be free, unless a holder extends or releases
-        /// the lock. `None` if too few masters reported a time, or if the lock has no TTL.
-        ///
-        /// Masters may report this time when they answer the release that follows the attempt. So
-        /// the time may belong to a holder that came after the attempt.
-        remaining: Option<Duration>,
-    },
-    /// The lock is free on a majority of masters, but other waiters come first. Only a lock with
-    /// queues is refused for this reason: a fair or a read-write lock, or a semaphore.
-    Queued,
-    /// The vote was split: no client got a majority, or the lock was released during the attempt.
-    Split,
-}
-
-fn describe(reason: Contention, own_guard: bool, votes: &Votes) -> String {
-    let (refused, masters) = (votes.refused_count(), votes.master_count());
-    let holder = ["another holder", "another guard of this coordinator"][usize::from(own_guard)];
+/// Returns the reason in words, with what the votes say of it.
+fn told(reason: &Reason, votes: &Votes, ttl: Ttl) -> String {
     match reason {
-        Contention::Held { remaining } => {
+        Reason::Held { remaining } => {
+            let (refused, masters) = (votes.refused_count(), votes.master_count());
             let left = remaining.map(|left| format!(" for {left:.1?} more"));
             let left = left.unwrap_or_default();
-            format!("held by {holder} on {refused} of {masters} masters{left}")
+            format!("held by another holder on {refused} of {masters} masters{left}")
         }
-        Contention::Queued => "other waiters come first".to_owned(),
-        Contention::Split => {
+        Reason::NoQuorum => format!("only {}", votes.tally_text(" voted", Vote::is_answer)),
+        Reason::Quarantined { remaining } => format!(
+            "too many masters may have forgotten locks, \
+             enough of them vote again in {remaining:.1?}"
+        ),
+        Reason::Split => {
             let granted = votes.tally_text(" granted", Vote::is_grant);
-            format!("the vote was split, {granted}")
+            format!("{reason}, {granted}")
+        }
+        Reason::TooSlow { elapsed } => {
+            let ttl = ttl.duration();
+            format!("a majority took {elapsed:.1?} to grant a TTL of {ttl:?}")
+        }
+        reason => reason.to_string(),
+    }
+}
+
+impl fmt::Display for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.summary())?;
+        match &self.0.votes {
+            Some(votes) => write!(f, ": {votes}"),
+            None => Ok(()),
         }
     }
 }
+
+impl fmt::Debug for AcquireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Parts {
+            name,
+            reason,
+            votes,
+            waited,
+            attempts,
+            ..
+        } = &*self.0;
+        f.debug_struct("AcquireError")
+            .field("name", name)
+            .field("reason", reason)
+            .field("votes", votes)
+            .field("waited", waited)
+            .field("attempts", attempts)
+            .finish()
+    }
+}
+
+impl Error for AcquireError {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{
-        Refusal, Verb,
-        quorum::{Quorum, Roster},
-        round::CastVote,
+    use crate::core::{
+        kind::Kind,
+        protocol::name::KeyTemplate,
+        vote::{
+            Refusal, Verb,
+            quorum::{Quorum, Roster},
+            round::CastVote,
+        },
     };
 
     fn votes(votes: &[Vote]) -> Votes {
@@ -327,62 +261,55 @@ mod tests {
         Votes::new(roster, cast.collect(), Verb::Acquire)
     }
 
+    fn asked() -> (LockId, Ttl) {
+        let name = "orders/42".into();
+        let names = KeyTemplate::parse("{name}").unwrap();
+        let lock_id = names.lock_id(Kind::Mutex, name).unwrap();
+        (lock_id, Ttl::whole(Duration::from_secs(10)).unwrap())
+    }
+
     #[test]
-    fn the_error_for_contention_says_its_reason() {
+    fn an_error_says_its_reason_and_what_each_master_answered() {
         let seconds = Duration::from_secs;
         let held = || Vote::Refuse(Refusal::held(Some(seconds(5))));
         let queued = || Vote::Refuse(Refusal::Queued { position: Some(2) });
+        let left = |remaining| Reason::Held { remaining };
         for (reason, answers, text) in [
             (
-                Contention::Held {
-                    remaining: Some(seconds(5)),
-                },
+                left(Some(seconds(5))),
                 [Vote::Grant, held(), held()],
                 "held by another holder on 2 of 3 masters for 5.0s more: a granted, \
                  b held by another holder for 5.0s more, c held by another holder for 5.0s more",
             ),
             (
-                Contention::Held { remaining: None },
+                left(None),
                 [Vote::Grant, held(), held()],
                 "held by another holder on 2 of 3 masters: a granted, \
                  b held by another holder for 5.0s more, c held by another holder for 5.0s more",
             ),
             (
-                Contention::Queued,
+                Reason::Queued,
                 [queued(), queued(), held()],
                 "other waiters come first: a free, position 2 in the queue, \
                  b free, position 2 in the queue, c held by another holder for 5.0s more",
             ),
             (
-                Contention::Split,
+                Reason::Split,
                 [Vote::Grant, held(), held()],
                 "the vote was split, 1 of 3 masters granted (need 2): a granted, \
                  b held by another holder for 5.0s more, c held by another holder for 5.0s more",
             ),
         ] {
-            let votes = votes(&answers);
-            let error = AcquireError::Contended {
-                name: "orders/42".into(),
-                reason,
-                own_guard: false,
-                votes,
+            let votes = Some(votes(&answers));
+            let error = |waited, has_given_up| {
+                AcquireError::new(asked(), reason.clone(), votes.clone(), waited, has_given_up)
             };
-            assert_eq!(
-                error.to_string(),
-                format!("could not lock \"orders/42\": {text}")
-            );
-            let short = text.split(": a ").next();
-            let last = Box::new(error);
-            let expected = format!("could not lock \"orders/42\": {}", short.unwrap());
-            assert_eq!(last.summary(), expected);
-            let error = AcquireError::Deadline {
-                name: "orders/42".into(),
-                waited: seconds(1),
-                attempts: 2,
-                last,
-            };
-            let expected = format!("gave up after 1.0s and 2 attempts: {expected}");
-            assert_eq!(error.summary(), expected);
+            let expected = format!("could not lock \"orders/42\": {text}");
+            assert_eq!(error((seconds(1), 2), false).to_string(), expected);
+            let short = expected.split(": a ").next().unwrap();
+            let late = error((seconds(1), 2), true);
+            let expected = format!("gave up after 1.0s and 2 attempts: {short}");
+            assert_eq!(late.summary(), expected);
         }
     }
 }

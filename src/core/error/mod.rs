@@ -1,13 +1,12 @@
-//! The errors, one type for each operation.
+//! The errors, one type for each thing that a program does about them.
 //!
 //! A message includes the message of its cause, so `source` returns `None`.
 
 use std::{sync::Arc, time::Duration};
 
-pub use self::acquire::{AcquireError, Contention};
+pub use self::acquire::AcquireError;
 use crate::core::{
     config_error::ConfigError,
-    kind::Kind,
     view::{LostReason, inspection::MasterView},
     vote::{Vote, votes::Votes},
 };
@@ -16,73 +15,148 @@ mod acquire;
 
 /// The reason why a lock was not extended.
 ///
-/// After [`Lost`](Self::Lost) and [`Expired`](Self::Expired) the guard is not valid. After any
-/// other error, the guard is as valid as before the call. No key was created, deleted or shortened.
-/// Masters that confirmed keep the key for the new TTL, but that does not prolong the validity of
-/// the guard.
+/// No key was created, deleted or shortened. Masters that confirmed keep the key for the new TTL,
+/// but that does not prolong the validity of the guard.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
-    /// The TTL cannot be used. Nothing was sent.
+    /// The TTL cannot be used. Nothing was sent. The guard is as valid as before the call.
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// The guard's validity has ended. If the validity ended before the call, nothing was sent. It
-    /// may also have ended after a majority had confirmed, but before the calling task ran again.
-    #[error("could not extend {name:?}: its validity ended {since:.1?} ago")]
-    #[non_exhaustive]
-    Expired {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The time since the validity ended.
-        since: Duration,
-    },
+    /// The lock is lost, so the guard is not valid. If the lock was lost before the call, nothing was
+    /// sent.
+    #[error("could not extend: {0}")]
+    Lost(#[from] LostError),
 
-    /// The lock is lost: a majority of masters say that the guard does not hold it.
-    #[error("could not extend {name:?}: it is lost: {votes}")]
-    #[non_exhaustive]
-    Lost {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// Too few masters confirmed. The lock is still valid for `remaining`. Try again after a pause.
-    #[error(
-        "could not extend {name:?}: only {}, still valid for {remaining:.1?}: {votes}",
-        .votes.tally_text(" confirmed", Vote::is_grant)
-    )]
-    #[non_exhaustive]
-    NoQuorum {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The rest of the guard's validity.
-        remaining: Duration,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// A majority confirmed too late. By then, the guard's validity had ended, or even the extended
-    /// validity would have been over.
-    #[error("could not extend {name:?}: a majority confirmed too late to be of use: {votes}")]
-    #[non_exhaustive]
-    TooSlow {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
+    /// Too few masters confirmed in time. The guard is as valid as before the call. Try again after
+    /// a pause, while the guard is valid.
+    #[error(transparent)]
+    TooFewMasters(#[from] TooFewMasters),
 }
 
-/// Only the guard of a [read-write lock](crate::Coordinator::read_write) can become the guard of a
-/// reader. The guard of this call stays as it is.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a {kind} has no readers: only the guard of a read-write lock can become a reader's")]
+/// The reason why a question to all masters has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub struct DowngradeError {
-    /// The kind of the lock.
-    pub kind: Kind,
+pub enum AskError {
+    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
+    /// task of the coordinator, or the coordinator was made before this process was forked.
+    #[error(
+        "the coordinator is closed, its runtime ended, a task panicked, \
+         or this process was forked: make the coordinator after the fork"
+    )]
+    Closed,
+
+    /// The name cannot be used. Nothing was sent.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+
+    /// So many masters deny a right, or lack a command, that the others are no majority. A call that
+    /// waits did not wait until its time limit, because only someone who gives the right can change
+    /// this.
+    #[error("a right or a command is missing on {}: {votes}", .votes.denial_text())]
+    #[non_exhaustive]
+    Denied {
+        /// The last answer of each master. A grant means that the master can vote.
+        votes: Votes,
+    },
+
+    /// Too few masters answered, or can vote.
+    #[error(transparent)]
+    TooFewMasters(#[from] TooFewMasters),
+}
+
+impl AskError {
+    /// Returns whether a majority of masters can vote. If so, locks can be acquired although
+    /// [`all_ready`](crate::Coordinator::all_ready) has failed.
+    pub fn has_quorum(&self) -> bool {
+        matches!(self, Self::TooFewMasters(error) if error.votes.has_quorum())
+    }
+}
+
+/// Too few masters did what was asked, or answered in time.
+///
+/// After a release, the caller need not do anything: see [`Guard::release`](crate::Guard::release).
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}: {votes}", self.text())]
+#[non_exhaustive]
+pub struct TooFewMasters {
+    /// The lock's name. `None` if the question was about no lock.
+    pub name: Option<Arc<str>>,
+    /// The votes of the round that failed, or the last answer of each master.
+    pub votes: Votes,
+    pub(crate) asked: Asked,
+}
+
+/// What too few masters did.
+#[derive(Clone, Debug)]
+pub(crate) enum Asked {
+    /// An extension of a lock that is still valid for this time.
+    Extend(Duration),
+    /// An extension that a majority confirmed too late.
+    ExtendTooLate,
+    /// An inspection. What each master answered is not enough to know who holds the lock.
+    Inspect(Vec<MasterView>),
+    /// The end of a hold whose lock should stay for its minimum time.
+    Keep,
+    /// A question that began this time ago, and whether all masters had to answer.
+    Ready(Duration, bool),
+    Release,
+}
+
+impl TooFewMasters {
+    pub(crate) fn new(name: &Arc<str>, votes: Votes, asked: Asked) -> Self {
+        Self {
+            name: Some(name.clone()),
+            votes,
+            asked,
+        }
+    }
+
+    /// Returns the report of each master on the lock that was inspected, in the order in which the
+    /// masters were configured. Empty after anything but an inspection.
+    pub fn views(&self) -> &[MasterView] {
+        match &self.asked {
+            Asked::Inspect(views) => views,
+            _ => &[],
+        }
+    }
+
+    fn text(&self) -> String {
+        let (name, votes) = (self.name.as_deref().unwrap_or_default(), &self.votes);
+        let only = |did, of| votes.tally_text(did, of);
+        match &self.asked {
+            Asked::Extend(left) => format!(
+                "could not extend {name:?}: only {}, still valid for {left:.1?}",
+                only(" confirmed", Vote::is_grant)
+            ),
+            Asked::ExtendTooLate => {
+                format!("could not extend {name:?}: a majority confirmed too late to be of use")
+            }
+            Asked::Inspect(_) => format!(
+                "could not inspect {name:?}: only {}",
+                only(" answered", Vote::is_grant)
+            ),
+            Asked::Keep => format!(
+                "kept {name:?} for its minimum time on only {}, \
+                 others may get it when its TTL has passed",
+                only("", Vote::is_grant)
+            ),
+            Asked::Ready(waited, need_all) => {
+                let (count, all) = (votes.granted_count(), votes.master_count());
+                let able = match need_all {
+                    true => format!("{count} of {all} masters can vote"),
+                    false => only(" can vote", Vote::is_grant),
+                };
+                format!("only {able} after {waited:.1?}")
+            }
+            Asked::Release => format!(
+                "released {name:?} on only {}, \
+                 the others are owed the release until the TTL has passed",
+                only("", Vote::is_answer)
+            ),
+        }
+    }
 }
 
 /// A lock that was held is lost. Its keys are gone, or will be gone when their TTL has passed.
@@ -118,120 +192,4 @@ pub enum RunError<E> {
     /// value too late.
     #[error(transparent)]
     Lost(#[from] LostError),
-}
-
-/// The reason why a release was not confirmed, or why a lock was not left in place.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReleaseError {
-    /// Fewer than a majority of masters confirmed. The coordinator keeps trying to release the lock
-    /// on the other masters until the TTL has passed. Then their keys expire. The caller need not
-    /// do anything.
-    ///
-    /// If the owner has other guards of the lock, only one level was released. The coordinator does
-    /// not send such a release again: the next extension or release tells the masters the depth.
-    #[error(
-        "released {name:?} on only {}, \
-         the others are owed the release until the TTL has passed: {votes}",
-        .votes.tally_text("", Vote::is_answer)
-    )]
-    #[non_exhaustive]
-    NoQuorum {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-
-    /// The lock should have been left in place for its [minimum time](crate::Lock::min_hold), but
-    /// fewer than a majority of masters confirmed this. Other clients may get the lock when its TTL
-    /// has passed. On the masters that confirmed, the key stays for the rest of the minimum time.
-    /// If half of the masters confirmed, other clients cannot get the lock in this time.
-    #[error(
-        "kept {name:?} for its minimum time on only {}, \
-         others may get it when its TTL has passed: {votes}",
-        .votes.tally_text("", Vote::is_grant)
-    )]
-    #[non_exhaustive]
-    NotLeft {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-    },
-}
-
-/// The reason why a lock was not inspected.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InspectError {
-    /// The name cannot be used. Nothing was sent.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-
-    /// Too few masters answered, so it is not known who holds the lock.
-    #[error(
-        "could not inspect {name:?}: only {}: {votes}",
-        .votes.tally_text(" answered", Vote::is_grant)
-    )]
-    #[non_exhaustive]
-    NoQuorum {
-        /// The lock's name.
-        name: Arc<str>,
-        /// The votes of the round that failed.
-        votes: Votes,
-        /// The report of each master, in the order in which the masters were configured.
-        views: Vec<MasterView>,
-    },
-}
-
-/// The reason why [`Coordinator::ready`](crate::Coordinator::ready) or
-/// [`Coordinator::all_ready`](crate::Coordinator::all_ready) stopped waiting.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadyError {
-    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
-    /// task of the coordinator, or the coordinator was made before this process was forked.
-    #[error(
-        "the coordinator is closed, its runtime ended, a task panicked, \
-         or this process was forked: make the coordinator after the fork"
-    )]
-    Closed,
-
-    /// So many masters deny a right, or lack a command, that the others are no majority. The call
-    /// did not wait until its time limit, because only someone who gives the right can change this.
-    #[error("a right or a command is missing on {}: {votes}", .votes.denial_text())]
-    #[non_exhaustive]
-    MissingRight {
-        /// The last answer of each master. A grant means that the master can vote.
-        votes: Votes,
-    },
-
-    /// Too few masters could vote before the time limit.
-    #[error("only {} after {waited:.1?}: {votes}", too_few(votes, *need_all))]
-    #[non_exhaustive]
-    NoQuorum {
-        /// The duration of the call.
-        waited: Duration,
-        /// The last answer of each master. A grant means that the master can vote.
-        votes: Votes,
-        /// Whether the call waited for all masters. Otherwise, it waited for a majority.
-        need_all: bool,
-    },
-}
-
-fn too_few(votes: &Votes, need_all: bool) -> String {
-    if !need_all {
-        return votes.tally_text(" can vote", Vote::is_grant);
-    }
-    let (count, all) = (votes.granted_count(), votes.master_count());
-    format!("{count} of {all} masters can vote")
-}
-
-impl ReadyError {
-    /// Returns whether a majority of masters can vote. If so, locks can be acquired although
-    /// [`all_ready`](crate::Coordinator::all_ready) has failed.
-    pub fn has_quorum(&self) -> bool {
-        matches!(self, Self::NoQuorum { votes, .. } if votes.has_quorum())
-    }
 }

@@ -1,12 +1,13 @@
 //! What the votes of a round say of its lock, and why an attempt did not end in a lock. Each method
 //! of a round says whether it needs a majority of every set, or of at least one set.
 
-use std::{fmt, time::Duration};
+use std::time::Duration;
 
 use super::{
     Failure, MasterSet, Refusal, Vote, held_report::HeldReport, quorum::Outcome, round::Round,
     server_error::ServerError,
 };
+use crate::core::reason::Reason;
 
 impl Round {
     /// Returns the masters that granted.
@@ -240,56 +241,7 @@ impl Vote {
     }
 }
 
-/// The reason why an attempt did not end in a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Obstacle {
-    /// Another client holds the lock. The lock becomes free after this time, unless that client
-    /// extends or releases it first. `None` if the masters do not say when the lock becomes free.
-    HeldFor(Option<Duration>),
-    /// So many masters deny a right, or lack a command, that the others are no majority.
-    MissingRight,
-    /// Too many masters failed, so no one can get the lock.
-    NoQuorum,
-    /// Another kind of lock is held under the name.
-    OtherKind,
-    /// Another task of the same owner was in the middle of an attempt. Nothing was sent.
-    OwnerBusy,
-    /// Too many masters are in quarantine, so no majority can vote until this time has passed.
-    Quarantined(Duration),
-    /// The lock is free, but other waiters come first.
-    Queued,
-    /// Several attempts split the votes, so none of them has a majority.
-    Split,
-    /// A majority granted the lock, but too late to leave any validity. The duration is the time
-    /// since the start of the round.
-    TooSlow(Duration),
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::HeldFor(None) => f.write_str("held by another holder"),
-            Self::HeldFor(Some(left)) => write!(f, "held by another holder for {left:.1?} more"),
-            Self::MissingRight => f.write_str("a right or a command is missing"),
-            Self::NoQuorum => f.write_str("too few masters voted"),
-            Self::OtherKind => f.write_str("held as another kind of lock"),
-            Self::OwnerBusy => {
-                f.write_str("another task of its owner is in the middle of an attempt")
-            }
-            Self::Quarantined(left) => {
-                write!(
-                    f,
-                    "too many masters may have forgotten locks, for {left:.1?} more"
-                )
-            }
-            Self::Queued => f.write_str("other waiters come first"),
-            Self::Split => f.write_str("the vote was split"),
-            Self::TooSlow(elapsed) => write!(f, "a majority took {elapsed:.1?} to grant it"),
-        }
-    }
-}
-
-impl Obstacle {
+impl Reason {
     /// Returns why an acquisition did not end in a lock. `round` is the round of the acquisition.
     /// `free_in` is the time after which the lock will be free, according to the masters. `elapsed`
     /// is the time since the start of the round.
@@ -300,11 +252,11 @@ impl Obstacle {
         elapsed: Duration,
     ) -> Self {
         if outcome == Outcome::TooLate {
-            Self::TooSlow(elapsed)
+            Self::TooSlow { elapsed }
         } else if round.lacks_rights() {
-            Self::MissingRight
+            Self::denied(round)
         } else if let Some(left) = round.quarantined() {
-            Self::Quarantined(left)
+            Self::Quarantined { remaining: left }
         } else if round.lacks_masters() {
             Self::NoQuorum
         } else if round.is_other_kind() {
@@ -316,7 +268,7 @@ impl Obstacle {
         } else if free_in == Some(Duration::ZERO) {
             Self::Split
         } else {
-            Self::HeldFor(free_in)
+            Self::Held { remaining: free_in }
         }
     }
 
@@ -324,17 +276,18 @@ impl Obstacle {
     /// in no queue waits until a master calls it, however long the lock will live.
     pub(crate) fn in_queue(round: &Round) -> Self {
         if round.lacks_rights() {
-            Self::MissingRight
+            Self::denied(round)
         } else if let Some(left) = round.quarantined() {
-            Self::Quarantined(left)
+            Self::Quarantined { remaining: left }
         } else if round.lacks_masters() {
             Self::NoQuorum
         } else if round.next_candidate().is_some() {
             Self::Split // a majority is free, and other clients were faster
         } else if !round.is_next() {
-            Self::HeldFor(None)
+            Self::Held { remaining: None }
         } else if round.is_held_for_sure() {
-            Self::HeldFor(round.free_in())
+            let remaining = round.free_in();
+            Self::Held { remaining }
         } else {
             Self::Split
         }
@@ -345,14 +298,18 @@ impl Obstacle {
     pub(crate) fn of_reader(round: &Round) -> Self {
         let free_in = round.free_in().filter(|_| !round.lets_others_pass());
         match Self::in_queue(round) {
-            Self::Split if free_in != Some(Duration::ZERO) => Self::HeldFor(free_in),
-            obstacle => obstacle,
+            Self::Split if free_in != Some(Duration::ZERO) => Self::Held { remaining: free_in },
+            reason => reason,
         }
     }
 
-    /// Returns whether another attempt would be useless.
-    pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::MissingRight | Self::OtherKind)
+    fn denied(round: &Round) -> Self {
+        let mut denials = round.votes_cast().filter_map(|vote| match vote {
+            Vote::Fail(Failure::Rejected(error)) if vote.is_denial() => Some(error.clone()),
+            _ => None,
+        });
+        let right = denials.next().unwrap_or_default();
+        Self::Denied { right }
     }
 }
 
@@ -632,7 +589,7 @@ mod tests {
 }
 
 #[cfg(test)]
-mod obstacle {
+mod reasons {
     use testkit::times::{millis, seconds};
 
     use super::*;
@@ -655,27 +612,40 @@ mod obstacle {
         })
     }
 
+    fn held(remaining: Option<Duration>) -> Reason {
+        Reason::Held { remaining }
+    }
+
+    fn quarantined() -> Reason {
+        let remaining = millis(9);
+        Reason::Quarantined { remaining }
+    }
+
+    fn denied() -> Reason {
+        Reason::denied(&round("d"))
+    }
+
     #[test]
     fn refused_table() {
-        use Obstacle::{HeldFor, MissingRight, NoQuorum, OtherKind, Quarantined, Queued, Split};
+        use Reason::{NoQuorum, OtherKind, Queued, Split};
         let zero = Some(Duration::ZERO);
         for (letters, free_in, expected) in [
-            ("hhg", Some(seconds(5)), HeldFor(Some(seconds(5)))),
-            ("hhg", None, HeldFor(None)),
+            ("hhg", Some(seconds(5)), held(Some(seconds(5)))),
+            ("hhg", None, held(None)),
             ("ghg", zero, Split),
             ("gqq", zero, Queued),
             // Another holder has taken the lock since the masters answered.
             ("qqq", Some(seconds(10)), Queued),
-            ("qhh", Some(seconds(5)), HeldFor(Some(seconds(5)))),
+            ("qhh", Some(seconds(5)), held(Some(seconds(5)))),
             ("oog", None, OtherKind),
             ("ffg", None, NoQuorum),
             ("dfg", None, NoQuorum),
-            ("ddg", None, MissingRight),
-            ("ddf", None, MissingRight),
-            ("ddr", None, MissingRight),
-            ("rrg", None, Quarantined(millis(9))),
+            ("ddg", None, denied()),
+            ("ddf", None, denied()),
+            ("ddr", None, denied()),
+            ("rrg", None, quarantined()),
         ] {
-            let refused = Obstacle::of(
+            let refused = Reason::of(
                 &round(letters),
                 Outcome::NoMajority,
                 free_in,
@@ -683,49 +653,44 @@ mod obstacle {
             );
             assert_eq!(refused, expected, "{letters} {free_in:?}");
         }
-        let late = Obstacle::of(&round("ggg"), Outcome::TooLate, None, seconds(1));
-        assert_eq!(late, Obstacle::TooSlow(seconds(1)));
-    }
-
-    #[test]
-    fn another_kind_and_a_missing_right_are_final() {
-        assert!(Obstacle::OtherKind.is_final() && Obstacle::MissingRight.is_final());
-        assert!(!Obstacle::Split.is_final() && !Obstacle::NoQuorum.is_final());
+        let late = Reason::of(&round("ggg"), Outcome::TooLate, None, seconds(1));
+        let elapsed = seconds(1);
+        assert_eq!(late, Reason::TooSlow { elapsed });
     }
 
     #[test]
     fn in_queue_table() {
-        use Obstacle::{HeldFor, MissingRight, NoQuorum, Quarantined, Split};
+        use Reason::{NoQuorum, Split};
         for (letters, expected) in [
-            ("dqd", MissingRight),
-            ("qqq", HeldFor(None)), // not the next one
-            ("hhh", HeldFor(Some(seconds(5)))),
+            ("dqd", denied()),
+            ("qqq", held(None)), // not the next one
+            ("hhh", held(Some(seconds(5)))),
             ("ghf", Split), // granted by a minority
             ("ssq", Split), // free, but others have offered later candidates
-            ("sqq", HeldFor(None)),
+            ("sqq", held(None)),
             ("ffg", NoQuorum),
-            ("rrg", Quarantined(millis(9))),
+            ("rrg", quarantined()),
         ] {
-            assert_eq!(Obstacle::in_queue(&round(letters)), expected, "{letters}");
+            assert_eq!(Reason::in_queue(&round(letters)), expected, "{letters}");
         }
     }
 
     #[test]
     fn of_reader_table() {
-        use Obstacle::{HeldFor, NoQuorum, Split};
-        let left = HeldFor(Some(seconds(5)));
+        use Reason::{NoQuorum, Split};
+        let left = held(Some(seconds(5)));
         for (letters, expected) in [
             ("hhh", left.clone()),
             ("ghf", left.clone()), // nothing is gained by another attempt
             ("gghho", left),
-            ("gof", HeldFor(None)), // no one says when a majority will be free
-            ("gqf", HeldFor(None)), // a writer comes first, and its release calls the reader
-            ("gghqf", Split),       // a majority may be free
-            ("ggg", Split),         // too late
+            ("gof", held(None)), // no one says when a majority will be free
+            ("gqf", held(None)), // a writer comes first, and its release calls the reader
+            ("gghqf", Split),    // a majority may be free
+            ("ggg", Split),      // too late
             ("ffg", NoQuorum),
         ] {
-            let obstacle = Obstacle::of_reader(&round(letters));
-            assert_eq!(obstacle, expected, "{letters}");
+            let reason = Reason::of_reader(&round(letters));
+            assert_eq!(reason, expected, "{letters}");
         }
     }
 }

@@ -8,10 +8,7 @@ use super::{
     pauses::{Met, Pace, Pauses, Wait},
 };
 use crate::core::time::Backoff;
-use crate::core::{
-    time::tick::LeaseTick,
-    vote::{MasterSet, evidence::Obstacle},
-};
+use crate::core::{reason::Reason, time::tick::LeaseTick, vote::MasterSet};
 
 /// A waiter for a lock without queues on the masters. The driver tells the waiter when it has its
 /// turn, when its attempt was denied, and when there is news of the lock.
@@ -118,9 +115,9 @@ impl ContestPolicy {
         took: Duration,
         history: &mut History,
     ) {
-        let (obstacle, took_some) = met;
-        let is_split = *obstacle == Obstacle::Split;
-        let is_taken = is_split || matches!(obstacle, Obstacle::HeldFor(_));
+        let (reason, took_some) = met;
+        let is_split = *reason == Reason::Split;
+        let is_taken = is_split || matches!(reason, Reason::Held { .. });
         history.note_denied(self.has_news, is_one_asked && is_taken && took_some, took);
         // A client that took the lock long ago is no rival, because a rival asks now or asked just
         // before.
@@ -156,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    const HELD: Obstacle = Obstacle::HeldFor(None);
+    const HELD: Reason = Reason::Held { remaining: None };
 
     /// Returns a policy with retries after 10 to 80 ms and polls after 500 to 1,500 ms.
     fn policy_at(now: LeaseTick) -> ContestPolicy {
@@ -240,10 +237,10 @@ mod tests {
         let now = LeaseTick::some();
         for (met, is_one_asked, is_outrun) in [
             ((&HELD, true), true, true),
-            ((&Obstacle::Split, true), true, true),
+            ((&Reason::Split, true), true, true),
             ((&HELD, false), true, false),
             ((&HELD, true), false, false),
-            ((&Obstacle::NoQuorum, true), true, false),
+            ((&Reason::NoQuorum, true), true, false),
         ] {
             let mut policy = policy();
             let mut history = history(true);
@@ -260,12 +257,12 @@ mod tests {
     #[test]
     fn a_rival_splits_the_votes_or_is_sooner_after_news() {
         for (met, has_news, is_rival) in [
-            ((&Obstacle::Split, false), false, true),
+            ((&Reason::Split, false), false, true),
             ((&HELD, false), false, false),
             ((&HELD, true), false, true),
             ((&HELD, false), true, true),
-            ((&Obstacle::NoQuorum, true), true, false),
-            ((&Obstacle::OwnerBusy, false), true, false),
+            ((&Reason::NoQuorum, true), true, false),
+            ((&Reason::OwnerBusy, false), true, false),
         ] {
             let mut policy = policy();
             if has_news {
@@ -281,7 +278,7 @@ mod tests {
     fn a_waiter_gives_way_for_two_attempts_or_for_a_poll_of_the_rivals() {
         for (took, told) in [(1, 5), (20, 40), (900, 100)] {
             let mut history = History::default();
-            let met = (&Obstacle::OwnerBusy, false);
+            let met = (&Reason::OwnerBusy, false);
             policy().note_denied(met, false, millis(took), &mut history);
             let time = |are_told| policy().time_after_run(are_told, &history);
             assert_eq!([true, false].map(time), [told, 80].map(millis));

@@ -3,8 +3,8 @@
 use std::{mem, time::Duration};
 
 use crate::core::{
+    reason::Reason,
     time::{Backoff, tick::LeaseTick},
-    vote::evidence::Obstacle,
 };
 
 /// The waits of one waiter between its attempts.
@@ -16,9 +16,9 @@ pub(crate) struct Pauses {
     pub(super) retry: Backoff,
     /// The delay before a retry if masters report changes. A report may lead to an earlier retry.
     pub(super) poll: Backoff,
-    /// What the last attempt met: the obstacle, and whether masters granted the lock for a moment.
-    met: Option<(mem::Discriminant<Obstacle>, bool)>,
-    /// The number of attempts in a row that met this obstacle, not counting the first one.
+    /// What the last attempt met: the reason, and whether masters granted the lock for a moment.
+    met: Option<(mem::Discriminant<Reason>, bool)>,
+    /// The number of attempts in a row that met this reason, not counting the first one.
     repeats: u32,
     pace: Pace,
     /// The time at which the attempts so far would end if each took the interval of the pace.
@@ -52,9 +52,9 @@ impl Pace {
     const SERIES: u32 = 2;
 }
 
-/// What an attempt met: the obstacle, and whether masters granted the lock for a moment, although
+/// What an attempt met: the reason, and whether masters granted the lock for a moment, although
 /// another client holds it.
-pub(crate) type Met<'a> = (&'a Obstacle, bool);
+pub(crate) type Met<'a> = (&'a Reason, bool);
 
 /// A wait before the next attempt. Both times are counted from the start of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,8 +94,8 @@ impl Pauses {
     /// Returns the wait after an attempt. `met` is what the attempt met. `is_told` says whether a
     /// master tells the waiter when the lock may be free.
     pub(crate) fn after(&mut self, met: Met<'_>, is_told: bool, random: u64) -> Wait {
-        let (obstacle, took_some) = met;
-        let met = Some((mem::discriminant(obstacle), took_some));
+        let (reason, took_some) = met;
+        let met = Some((mem::discriminant(reason), took_some));
         self.repeats = if self.met == met {
             self.repeats.saturating_add(1)
         } else {
@@ -103,8 +103,8 @@ impl Pauses {
         };
         self.met = met;
         let delay = self.retry.delay(self.repeats, random);
-        match obstacle {
-            Obstacle::HeldFor(left) => {
+        match reason {
+            Reason::Held { remaining: left } => {
                 let poll = if is_told {
                     self.poll.spread(random)
                 } else {
@@ -122,14 +122,21 @@ impl Pauses {
             }
             // No majority can vote before the quarantine ends. The delay after the quarantine is
             // random, so waiters do not all come back at once.
-            Obstacle::Quarantined(left) => Wait::without_events(left.saturating_add(delay)),
-            Obstacle::MissingRight
-            | Obstacle::NoQuorum
-            | Obstacle::OtherKind
-            | Obstacle::OwnerBusy
-            | Obstacle::Queued
-            | Obstacle::Split
-            | Obstacle::TooSlow(_) => Wait::without_events(delay),
+            Reason::Quarantined { remaining } => {
+                Wait::without_events(remaining.saturating_add(delay))
+            }
+            Reason::Closed
+            | Reason::Config(_)
+            | Reason::Denied { .. }
+            | Reason::NoQuorum
+            | Reason::OtherKind
+            | Reason::OwnerBusy
+            | Reason::Queued
+            | Reason::NotFenced
+            | Reason::ReaderToken
+            | Reason::Upgrade
+            | Reason::Split
+            | Reason::TooSlow { .. } => Wait::without_events(delay),
         }
     }
 
@@ -166,10 +173,17 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_depends_on_the_obstacle_and_on_how_often_it_was_met() {
-        use Obstacle::{HeldFor, NoQuorum, OtherKind, OwnerBusy, Quarantined, Queued, Split};
-        let (held, told, alone) = (HeldFor(None), true, false);
-        let left = |time| HeldFor(Some(millis(time)));
+    fn the_wait_depends_on_the_reason_and_on_how_often_it_was_met() {
+        use Reason::{NoQuorum, OtherKind, OwnerBusy, Queued, Split};
+        let (held, told, alone) = (Reason::Held { remaining: None }, true, false);
+        let left = |time| {
+            let remaining = Some(millis(time));
+            Reason::Held { remaining }
+        };
+        let quarantined = Reason::Quarantined {
+            remaining: millis(3_000),
+        };
+        let slow = Reason::TooSlow { elapsed: millis(9) };
         for waits in [
             &[
                 (NoQuorum, told, 15, 15),
@@ -178,9 +192,9 @@ mod tests {
             ][..],
             &[(OtherKind, told, 15, 15)],
             &[(OwnerBusy, told, 15, 15), (OwnerBusy, told, 25, 25)],
-            &[(Obstacle::TooSlow(millis(9)), told, 15, 15)],
+            &[(slow, told, 15, 15)],
             &[(Queued, told, 15, 15)],
-            &[(Quarantined(millis(3_000)), told, 3_015, 3_015)],
+            &[(quarantined, told, 3_015, 3_015)],
             &[
                 (Split, told, 15, 15),
                 (Split, told, 25, 25),
@@ -193,13 +207,13 @@ mod tests {
             &[(left(7), alone, 0, 9)],
         ] {
             let mut pauses = pauses();
-            for (obstacle, is_told, pause, end) in waits {
-                let wait = pauses.after((obstacle, false), *is_told, RANDOM);
+            for (reason, is_told, pause, end) in waits {
+                let wait = pauses.after((reason, false), *is_told, RANDOM);
                 let expected = Wait {
                     pause: millis(*pause),
                     end: millis(*end),
                 };
-                assert_eq!(wait, expected, "{obstacle:?} in {waits:?}");
+                assert_eq!(wait, expected, "{reason:?} in {waits:?}");
             }
         }
     }
@@ -208,12 +222,13 @@ mod tests {
     fn a_waiter_that_took_some_masters_comes_back_later_and_later() {
         let mut pauses = pauses();
         let mut pause = |took_some| {
-            let held = Obstacle::HeldFor(None);
+            let held = Reason::Held { remaining: None };
             pauses.after((&held, took_some), true, RANDOM).pause
         };
         assert_eq!([true, true, false].map(&mut pause), [15, 25, 0].map(millis));
         let mut expires = self::pauses();
-        let expiring = Obstacle::HeldFor(Some(millis(3)));
+        let remaining = Some(millis(3));
+        let expiring = Reason::Held { remaining };
         let wait = expires.after((&expiring, true), true, RANDOM);
         assert_eq!(wait.pause, millis(5));
     }

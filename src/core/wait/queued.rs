@@ -7,8 +7,9 @@ use super::pauses::{Pace, Pauses, Wait};
 use crate::core::time::Backoff;
 use crate::core::{
     protocol::identity::QueueOptions,
+    reason::Reason,
     time::tick::LeaseTick,
-    vote::{Vote, evidence::Obstacle, round::Round},
+    vote::{Vote, round::Round},
 };
 
 /// A waiter for a lock with queues, from its first round to its last one. The driver tells the
@@ -70,21 +71,21 @@ impl QueuePolicy {
         now: LeaseTick,
         random: u64,
     ) -> Wait {
-        let obstacle = if is_taken {
-            Obstacle::Split
+        let reason = if is_taken {
+            Reason::Split
         } else if self.is_reader {
-            Obstacle::of_reader(round)
+            Reason::of_reader(round)
         } else {
-            Obstacle::in_queue(round)
+            Reason::in_queue(round)
         };
         let (took_some, is_told) = (false, true); // masters call the waiter; the pause is set below
-        let wait = self.pauses.after((&obstacle, took_some), is_told, random);
+        let wait = self.pauses.after((&reason, took_some), is_told, random);
         // The next round must come in time to keep the position.
         let end = wait.end.min(self.pauses.poll.spread(random));
         // Waiters that split the votes give back their grants, so masters call the next waiters.
         // Without a pause, this would repeat at the speed of the network.
-        let pause = match obstacle {
-            Obstacle::Split => end / 2,
+        let pause = match reason {
+            Reason::Split => end / 2,
             _ => Duration::ZERO,
         };
         let pause = pause.max(self.pauses.rest(now)).min(end);

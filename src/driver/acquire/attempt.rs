@@ -6,13 +6,14 @@ use super::denied::{Deadline, Denied};
 use crate::{
     clock,
     core::{
-        error::{AcquireError, ExtendError},
+        error::{Asked, ExtendError},
         protocol::{
             command::{Action, Command, MORE_BALLOTS},
             identity::{Identity, Ticket},
             name::Token,
         },
-        vote::{Vote, evidence::Obstacle, quorum::Outcome, round::Round},
+        reason::Reason,
+        vote::{Vote, quorum::Outcome, round::Round},
     },
     driver::claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
 };
@@ -22,19 +23,18 @@ use crate::{
 /// attempt, or than the `deadline` allows, sends nothing. If there is an `agreed` master, asks it
 /// before the other masters. A caller that will try again passes a `watch`. If the attempt asks all
 /// masters and does not win the lock, it calls `watch` before its release. If `watch` returns
-/// `true`, masters report the next change of the lock. After an error, no further attempt can win,
-/// so the call ends.
+/// `true`, masters report the next change of the lock.
 pub(super) async fn attempt(
     request: &LockRequest,
     deadline: Option<&Deadline>,
     agreed: Option<usize>,
     watch: Option<&(dyn Fn() -> bool + Sync)>,
-) -> Result<Result<Level, Denied>, AcquireError> {
+) -> Result<Level, Denied> {
     let context = &request.context;
     context.check_open()?;
     let Some(owner) = &request.owner else {
         let level = begin_by_token(request, agreed);
-        return Ok(decide(request, level, agreed, watch).await);
+        return decide(request, level, agreed, watch).await;
     };
     let (owned, timers) = (owner.lock(&request.lock_id), &context.timers);
     // Also tries to reenter before the wait for the permit. A task that is reentering does not poll
@@ -49,7 +49,7 @@ pub(super) async fn attempt(
     );
     let Some(_permit) = owned.permit(Some(permit_by), timers).await else {
         context.check_open()?; // the wait ends early if the timers end
-        return Ok(Err(Denied::new(Obstacle::OwnerBusy, None)));
+        return Err(Reason::OwnerBusy.into());
     };
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
@@ -59,11 +59,9 @@ pub(super) async fn attempt(
     let identity = owner.identity(ticket);
     let claim = ClaimHandle::begin(request, identity, agreed, None);
     let level = Level::new(claim, request.access, Some(owned.clone()));
-    let decided = decide(request, level, agreed, watch).await;
-    if let Ok(level) = &decided {
-        owned.won(&level.claim);
-    }
-    Ok(decided)
+    let level = decide(request, level, agreed, watch).await?;
+    owned.won(&level.claim);
+    Ok(level)
 }
 
 /// Begins an attempt at a mutex, with a new token. If there is an `agreed` master, asks only that
@@ -99,10 +97,10 @@ async fn decide(
 ) -> Result<Level, Denied> {
     let asks_anyway = level.claim.kind().spec().has_slots; // other masters may have a free slot
     if let Some(agreed) = agreed
-        && let Some(obstacle) = level.claim.ask_agreed(agreed, asks_anyway).await
+        && let Some(reason) = level.claim.ask_agreed(agreed, asks_anyway).await
     {
         let round = level.claim.newest_round();
-        let mut denied = Denied::new(obstacle, Some(round.clone()));
+        let mut denied = Denied::new(reason, Some(round.clone()));
         denied.watching = Some(round);
         return Err(denied);
     }
@@ -129,7 +127,7 @@ pub(super) async fn take_back(
     let context = &request.context;
     let acquisition = (!context.is_forked()).then(|| level.claim.newest_round());
     let Some((acquisition, release)) = acquisition.zip(level.end(is_watched)) else {
-        return Denied::new(Obstacle::NoQuorum, None); // after a fork
+        return Reason::Closed.into(); // after a fork
     };
     if outcome == Outcome::NoMajority {
         // One refusal and one failure may be enough to lose the round. Only the other votes tell
@@ -148,11 +146,11 @@ pub(super) async fn take_back(
     }
     let mut denied = if release.read(Round::is_other_kind) {
         // The answer to a `SET` says that the key exists, but not which kind of lock it belongs to.
-        Denied::new(Obstacle::OtherKind, Some(release.clone()))
+        Denied::new(Reason::OtherKind, Some(release.clone()))
     } else {
         Denied::by(acquisition, outcome, release.read(Round::free_in))
     };
-    if is_watched && matches!(denied.obstacle, Obstacle::HeldFor(_)) {
+    if is_watched && matches!(denied.reason, Reason::Held { .. }) {
         denied.watching = Some(release.clone());
     }
     denied.note(request);
@@ -164,26 +162,30 @@ pub(super) async fn take_back(
 pub(super) async fn reenter(
     request: &LockRequest,
     owned: &Arc<OwnedLock>,
-) -> Result<Option<Result<Level, Denied>>, AcquireError> {
+) -> Result<Option<Level>, Denied> {
     let Some(claim) = owned.claim(&request.context) else {
         return Ok(None);
     };
     if request.is_fenced && claim.fencing_token().is_none() {
-        let name = request.lock_id.name().clone();
-        return Err(AcquireError::NotFenced { name });
+        return Err(Reason::NotFenced.into());
     }
     let Some((level, round)) = claim.reenter(owned.clone(), request)? else {
         return Ok(None);
     };
     let refused = match claim.confirm_extension(&round).await {
-        Ok(()) => return Ok(Some(Ok(level))),
-        Err(ExtendError::NoQuorum { .. }) => Obstacle::NoQuorum,
-        Err(ExtendError::TooSlow { .. }) => Obstacle::TooSlow(round.elapsed(clock::now())),
+        Ok(()) => return Ok(Some(level)),
+        Err(ExtendError::TooFewMasters(error)) => match error.asked {
+            Asked::ExtendTooLate => {
+                let elapsed = round.elapsed(clock::now());
+                Reason::TooSlow { elapsed }
+            }
+            _ => Reason::NoQuorum,
+        },
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.
         Err(_) => return Ok(None),
     };
-    Ok(Some(Err(Denied::new(refused, Some(round)))))
+    Err(Denied::new(refused, Some(round)))
 }
 
 /// Returns whether a majority of every set of masters answers an inspection in time. An answer is

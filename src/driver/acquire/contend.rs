@@ -10,9 +10,9 @@ use super::{
 use crate::{
     clock,
     core::{
-        error::AcquireError,
+        reason::Reason,
         time::tick::LeaseTick,
-        vote::{MasterSet, Vote, evidence::Obstacle, round::Round},
+        vote::{MasterSet, Vote, round::Round},
         wait::contest::{ContestPolicy, Start},
     },
     driver::{
@@ -25,10 +25,7 @@ use crate::{
 
 /// Makes attempts until one wins the lock. If there is a deadline, the last attempt begins at the
 /// deadline.
-pub(super) async fn contend(
-    request: &LockRequest,
-    deadline: &Deadline,
-) -> Result<Level, AcquireError> {
+pub(super) async fn contend(request: &LockRequest, deadline: &Deadline) -> Result<Level, Denied> {
     let config = &request.context.config;
     let contest = Contest {
         request,
@@ -51,7 +48,7 @@ struct Contest<'a> {
 impl<'a> Contest<'a> {
     /// Makes attempts until one wins the lock, or until the deadline. If no one else is known to
     /// want the lock, makes the first attempt without waiting for a turn.
-    async fn win(mut self) -> Result<Level, AcquireError> {
+    async fn win(mut self) -> Result<Level, Denied> {
         let (request, context) = (self.request, &self.request.context);
         if !self.deadline.is_over() {
             if !context.is_calm(&request.lock_id) || context.is_aside() {
@@ -96,11 +93,11 @@ impl<'a> Contest<'a> {
         start: Start,
         agreed: Option<usize>,
         is_last: bool,
-    ) -> Result<Option<Level>, AcquireError> {
+    ) -> Result<Option<Level>, Denied> {
         let (request, context) = (self.request, &self.request.context);
         let (at, watch) = (clock::now(), || self.listen());
         let watch = (!is_last).then_some(&watch as _);
-        let attempted = attempt(request, Some(self.deadline), agreed, watch).await?;
+        let attempted = attempt(request, Some(self.deadline), agreed, watch).await;
         let now = clock::now();
         let took = now.since(at);
         let denied = match attempted {
@@ -112,6 +109,9 @@ impl<'a> Contest<'a> {
                 context.note_reach(true, at);
                 return Ok(Some(level));
             }
+            Err(denied) if denied.round.is_none() && denied.reason.is_final() => {
+                return Err(denied);
+            }
             Err(denied) => denied,
         };
         request.history(|history| {
@@ -122,7 +122,7 @@ impl<'a> Contest<'a> {
         if let Some(is_reached) = denied.is_reached() {
             context.note_reach(is_reached, at);
         }
-        self.deadline.note_failure(request, &denied, is_last)?;
+        let denied = self.deadline.note_failure(request, denied, is_last)?;
         context.check_open()?; // closing wakes only waiters that are in a queue
         self.wait(&denied).await;
         Ok(None)
@@ -161,7 +161,7 @@ impl<'a> Contest<'a> {
 
     /// Waits until another attempt may win.
     async fn wait(&mut self, denied: &Denied) {
-        if denied.obstacle == Obstacle::OwnerBusy
+        if denied.reason == Reason::OwnerBusy
             && let Some(waiter) = self.waiter.get_mut()
         {
             waiter.step_back(); // otherwise, other owners would wait for this owner

@@ -8,19 +8,19 @@ use std::{
 use crate::{
     clock,
     core::{
-        error::{AcquireError, Contention},
+        error::AcquireError,
+        reason::Reason,
         time::tick::LeaseTick,
-        vote::{MasterSet, evidence::Obstacle, quorum::Outcome, round::Round},
+        vote::{MasterSet, quorum::Outcome, round::Round},
         wait::{pauses::Met, queued::Reach},
     },
     driver::{claim::ask::LockRequest, round_handle::RoundHandle},
 };
 
 /// An attempt that did not end in a lock.
-#[derive(Debug, thiserror::Error)]
-#[error("{obstacle}")]
+#[derive(Debug)]
 pub(crate) struct Denied {
-    pub(super) obstacle: Obstacle,
+    pub(super) reason: Reason,
     /// The round that was not won. `None` if nothing was sent.
     pub(super) round: Option<RoundHandle>,
     /// The round after which masters tell the waiter about the next change of the lock.
@@ -32,13 +32,13 @@ impl Denied {
     /// will be free in `free_in`.
     pub(super) fn by(round: RoundHandle, outcome: Outcome, free_in: Option<Duration>) -> Self {
         let elapsed = round.elapsed(clock::now());
-        let obstacle = round.read(|round| Obstacle::of(round, outcome, free_in, elapsed));
-        Self::new(obstacle, Some(round))
+        let reason = round.read(|round| Reason::of(round, outcome, free_in, elapsed));
+        Self::new(reason, Some(round))
     }
 
-    pub(super) fn new(obstacle: Obstacle, round: Option<RoundHandle>) -> Self {
+    pub(super) fn new(reason: Reason, round: Option<RoundHandle>) -> Self {
         Self {
-            obstacle,
+            reason,
             round,
             watching: None,
         }
@@ -46,94 +46,67 @@ impl Denied {
 
     /// Notes what this attempt at the lock of `request` has shown, and reports it to the observer.
     pub(super) fn note(&self, request: &LockRequest) {
-        use Obstacle::{MissingRight, NoQuorum, Quarantined, TooSlow};
-        let context = &request.context;
-        if let Some(round) = &self.round {
-            round.note_rights(request.rights());
-        }
-        match (&self.obstacle, &self.round) {
-            (reason @ (MissingRight | NoQuorum | Quarantined(_) | TooSlow(_)), Some(round)) => {
-                let votes = || round.votes().to_string();
-                let name = request.lock_id.name();
-                context.observer().lacks_quorum(name, reason, votes);
-            }
-            (_, Some(_)) => context.observer().found_quorum(),
-            (_, None) => {}
+        let (Some(round), reason) = (&self.round, &self.reason) else {
+            return;
+        };
+        round.note_rights(request.rights());
+        let observer = request.context.observer();
+        if reason.is_unavailable() || matches!(reason, Reason::Denied { .. }) {
+            let votes = || round.votes().to_string();
+            observer.lacks_quorum(request.lock_id.name(), reason, votes);
+        } else {
+            observer.found_quorum();
         }
     }
 
     /// Returns whether this attempt reached a majority of masters, or `None` if that is not
     /// certain.
     pub(super) fn is_reached(&self) -> Option<bool> {
-        let is_too_slow = matches!(self.obstacle, Obstacle::TooSlow(_));
+        let is_too_slow = matches!(self.reason, Reason::TooSlow { .. });
         (self.round.as_ref()?).read(|round| Reach::of(round, is_too_slow))
     }
 
     /// Returns the masters on which other clients hold or want the lock. A waiter asks one of these
     /// masters first.
     pub(super) fn wanted_by_others(&self) -> MasterSet {
-        use Obstacle::{Quarantined, Queued, Split};
-        match (&self.obstacle, &self.watching) {
+        use Reason::{Quarantined, Queued, Split};
+        match (&self.reason, &self.watching) {
             (_, Some(round)) => round.read(Round::held_by_others),
-            (Split | Queued | Quarantined(_), None) => MasterSet::ALL,
+            (Split | Queued | Quarantined { .. }, None) => MasterSet::ALL,
             (_, None) => MasterSet::NONE,
         }
     }
 
-    /// Returns the obstacle of this attempt, and whether at least one master granted the lock.
+    /// Returns the reason of this denial, and whether at least one master granted the lock.
     pub(super) fn met(&self) -> Met<'_> {
         let round = self.round.as_ref();
         let took_some = round.is_some_and(|round| !round.read(Round::granted).is_empty());
-        (&self.obstacle, took_some)
+        (&self.reason, took_some)
     }
 
-    /// Returns the error of a call that ends with this attempt at the lock of `request`.
-    pub(super) fn error(&self, request: &LockRequest) -> AcquireError {
-        let (context, name) = (&request.context, request.lock_id.name().clone());
-        let Some(round) = &self.round else {
-            return match self.obstacle {
-                Obstacle::OwnerBusy => AcquireError::OwnerBusy { name },
-                _ => AcquireError::Closed, // after a fork
-            };
-        };
-        let votes = round.votes();
-        let reason = match self.obstacle {
-            Obstacle::OwnerBusy => return AcquireError::OwnerBusy { name },
-            Obstacle::HeldFor(remaining) => Contention::Held { remaining },
-            Obstacle::Queued => Contention::Queued,
-            Obstacle::Split => Contention::Split,
-            Obstacle::MissingRight => {
-                let key = request.lock_id.key().clone();
-                return AcquireError::MissingRight { name, key, votes };
-            }
-            Obstacle::NoQuorum => return AcquireError::NoQuorum { name, votes },
-            Obstacle::OtherKind => {
-                let asked = request.lock_id.kind();
-                return AcquireError::OtherKind { name, asked, votes };
-            }
-            Obstacle::Quarantined(remaining) => {
-                return AcquireError::Quarantined {
-                    name,
-                    remaining,
-                    votes,
-                };
-            }
-            Obstacle::TooSlow(elapsed) => {
-                return AcquireError::TooSlow {
-                    name,
-                    elapsed,
-                    ttl: request.ttl.duration(),
-                    votes,
-                };
-            }
-        };
-        let is_held = matches!(reason, Contention::Held { .. });
-        AcquireError::Contended {
-            name,
-            reason,
-            own_guard: is_held && context.holds(&request.lock_id),
-            votes,
-        }
+    /// Returns the error of a call that made one attempt.
+    pub(super) fn of_one_attempt(self, request: &LockRequest) -> AcquireError {
+        let now = clock::now();
+        let took = self.round.as_ref().map(|round| round.elapsed(now));
+        self.error(request, (took.unwrap_or_default(), 1), false)
+    }
+
+    fn error(
+        self,
+        request: &LockRequest,
+        waited: (Duration, u32),
+        has_given_up: bool,
+    ) -> AcquireError {
+        let asked = (request.lock_id.clone(), request.ttl);
+        let votes = self.round.map(|round| round.votes());
+        AcquireError::new(asked, self.reason, votes, waited, has_given_up)
+    }
+}
+
+impl From<Reason> for Denied {
+    /// Returns an attempt that sent nothing.
+    fn from(reason: Reason) -> Self {
+        Self::new(reason, None)
     }
 }
 
@@ -160,30 +133,25 @@ impl Deadline {
         }
     }
 
-    /// Counts the attempt `denied`, which failed. Returns an error if the wait ends with this
+    /// Counts the attempt `denied`, which failed. Returns it as an error if the wait ends with this
     /// attempt. Otherwise, if the wait has taken longer than a TTL and was not logged yet, logs the
     /// wait.
     pub(super) fn note_failure(
         &self,
         request: &LockRequest,
-        denied: &Denied,
+        denied: Denied,
         is_last: bool,
-    ) -> Result<(), AcquireError> {
-        if denied.obstacle.is_final() {
-            return Err(denied.error(request));
-        }
-        if is_last {
-            return Err(self.expired(request, denied));
+    ) -> Result<Denied, Denied> {
+        if is_last || denied.reason.is_final() {
+            return Err(denied);
         }
         self.failures.fetch_add(1, Ordering::Relaxed);
         let waited = self.waited();
         if waited > request.ttl.duration() && !self.is_logged.swap(true, Ordering::Relaxed) {
-            let (context, lock_id) = (&request.context, &request.lock_id);
-            let own_guard = context.holds(lock_id);
-            let observer = context.observer();
-            observer.waits(lock_id.name(), waited, denied, own_guard);
+            let (observer, name) = (request.context.observer(), request.lock_id.name());
+            observer.waits(name, waited, &denied.reason);
         }
-        Ok(())
+        Ok(denied)
     }
 
     fn waited(&self) -> Duration {
@@ -214,15 +182,11 @@ impl Deadline {
         self.end.map(|end| end + attempt)
     }
 
-    /// Returns the error for a wait that ends with the denied attempt `last`.
-    pub(super) fn expired(&self, request: &LockRequest, last: &Denied) -> AcquireError {
-        let failures = self.failures.load(Ordering::Relaxed);
-        AcquireError::Deadline {
-            name: request.lock_id.name().clone(),
-            waited: self.waited(),
-            attempts: failures.saturating_add(1),
-            last: Box::new(last.error(request)),
-        }
+    /// Returns the error of a wait that ends with the attempt `last` at the lock of `request`.
+    pub(super) fn error(&self, request: &LockRequest, last: Denied) -> AcquireError {
+        let attempts = self.failures.load(Ordering::Relaxed).saturating_add(1);
+        let has_given_up = self.end.is_some() && !last.reason.is_final();
+        last.error(request, (self.waited(), attempts), has_given_up)
     }
 }
 

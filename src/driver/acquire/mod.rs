@@ -20,7 +20,7 @@ use crate::{
 };
 use attempt::{attempt, reenter};
 use contend::contend;
-use denied::Deadline;
+use denied::{Deadline, Denied};
 use queued::acquire_queued;
 use slots::attempt_for_slot;
 
@@ -29,11 +29,11 @@ pub(crate) async fn try_acquire(request: &LockRequest) -> Result<Level, AcquireE
     let call = Call::begin(request);
     let acquired = async {
         let attempted = if request.lock_id.kind().spec().has_slots {
-            attempt_for_slot(request).await?
+            attempt_for_slot(request).await
         } else {
-            attempt(request, None, None, None).await?
+            attempt(request, None, None, None).await
         };
-        attempted.map_err(|denied| denied.error(request))
+        attempted.map_err(|denied| denied.of_one_attempt(request))
     };
     let acquired = acquired.instrument(call.span.clone()).await;
     call.end_and_hold(acquired.as_ref());
@@ -49,11 +49,12 @@ pub(crate) async fn acquire(
     let _waiter = request.context.observer().count_waiter(&request.lock_id);
     let (call, deadline) = (Call::begin(request), Deadline::new(limit));
     let acquired = async {
-        request.context.check_open()?; // before a mutex is locked
-        match &request.owner {
-            Some(owner) => acquire_owned(request, owner, &deadline).await,
-            None => contend(request, &deadline).await,
-        }
+        let acquired = match (request.context.check_open(), &request.owner) {
+            (Err(closed), _) => Err(closed.into()), // before a mutex is locked
+            (Ok(()), Some(owner)) => acquire_owned(request, owner, &deadline).await,
+            (Ok(()), None) => contend(request, &deadline).await,
+        };
+        acquired.map_err(|denied| deadline.error(request, denied))
     };
     let acquired = acquired.instrument(call.span.clone()).await;
     call.end_and_hold(acquired.as_ref());
@@ -64,7 +65,7 @@ async fn acquire_owned(
     request: &LockRequest,
     owner: &Arc<LockOwner>,
     deadline: &Deadline,
-) -> Result<Level, AcquireError> {
+) -> Result<Level, Denied> {
     let (context, owned) = (&request.context, owner.lock(&request.lock_id));
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
@@ -86,11 +87,11 @@ async fn acquire_owned(
         // The future `acquired` may have the permit, but reentering needs no permit. That future
         // keeps its position in the queues until this task has reentered. Meanwhile, the position
         // delays no other waiter, because the owner holds the lock.
-        match reenter(request, &owned).await? {
-            Some(Err(denied)) => {
+        match reenter(request, &owned).await {
+            Err(denied) => {
                 let end = deadline.cap(context.retry_at(refusals));
                 refusals = refusals.saturating_add(1);
-                deadline.note_failure(request, &denied, is_last)?;
+                deadline.note_failure(request, denied, is_last)?;
                 // The lock may become free during the pause. If `acquired` were not polled then,
                 // other waiters would have to wait for it.
                 let pause = pin!(context.timers.sleep_until(end));
@@ -98,8 +99,8 @@ async fn acquire_owned(
                     return acquired;
                 }
             }
-            Some(Ok(level)) => return Ok(level),
-            None => {} // the lock was released or lost meanwhile
+            Ok(Some(level)) => return Ok(level),
+            Ok(None) => {} // the lock was released or lost meanwhile
         }
     }
 }
@@ -136,7 +137,7 @@ impl<'a> Call<'a> {
             }
             Err(error) => observer.not_acquired(name, &self.span, error),
         }
-        self.outcome = result.map_or_else(outcome_word, |_| Some("acquired"));
+        self.outcome = result.map_or_else(|error| error.reason().word(), |_| Some("acquired"));
         if let Some(outcome) = self.outcome {
             self.span.record("outcome", outcome);
         }
@@ -155,17 +156,4 @@ impl Drop for Call<'_> {
             observer.record_call(&self.request.lock_id, self.since, outcome);
         }
     }
-}
-
-/// Returns the word for a call that failed. `None` if the call was a mistake of the program.
-fn outcome_word(error: &AcquireError) -> Option<&'static str> {
-    Some(match error.last_attempt() {
-        AcquireError::Closed => "closed",
-        AcquireError::Contended { .. } | AcquireError::OwnerBusy { .. } => "contended",
-        AcquireError::MissingRight { .. } | AcquireError::NoQuorum { .. } => "no_quorum",
-        AcquireError::OtherKind { .. } => "other_kind",
-        AcquireError::Quarantined { .. } => "quarantined",
-        AcquireError::TooSlow { .. } => "too_slow",
-        _ => return None,
-    })
 }

@@ -13,10 +13,10 @@ use super::{
 use crate::{
     clock,
     core::{
-        error::AcquireError,
         kind::Access,
         protocol::identity::{Identity, Ticket},
-        vote::{MasterSet, Vote, evidence::Obstacle, quorum::Outcome, round::Round},
+        reason::Reason,
+        vote::{MasterSet, Vote, quorum::Outcome, round::Round},
         wait::queued::QueuePolicy,
     },
     driver::{
@@ -53,7 +53,7 @@ pub(super) async fn acquire_queued(
     owner: &LockOwner,
     owned: &Arc<OwnedLock>,
     deadline: &Deadline,
-) -> Result<Level, AcquireError> {
+) -> Result<Level, Denied> {
     let context = &request.context;
     let kind = request.lock_id.kind();
     let wait = QueuedWait {
@@ -85,7 +85,7 @@ struct QueuedWait<'a> {
 
 impl<'a> QueuedWait<'a> {
     /// Makes rounds until one wins the lock.
-    async fn win(mut self) -> Result<Level, AcquireError> {
+    async fn win(mut self) -> Result<Level, Denied> {
         loop {
             if let Some(level) = self.make_rounds().await? {
                 return Ok(level);
@@ -96,7 +96,7 @@ impl<'a> QueuedWait<'a> {
     /// Makes rounds with one claim until a round wins the lock, or until there is a reason to leave
     /// the queues. Waits in the queues between rounds. Returns `None` if the waiter has left the
     /// queues, and may begin again: its ticket had the wrong time, or it has waited aside.
-    async fn make_rounds(&mut self) -> Result<Option<Level>, AcquireError> {
+    async fn make_rounds(&mut self) -> Result<Option<Level>, Denied> {
         let mut position = self.begin().await?;
         loop {
             let outcome = self.decide(&mut position).await?;
@@ -132,7 +132,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Begins the first round. If no waiter of this process had to wait in the queues lately, the
     /// lock may be free, and the round does not join them.
-    async fn begin(&self) -> Result<QueuePosition<'a>, AcquireError> {
+    async fn begin(&self) -> Result<QueuePosition<'a>, Denied> {
         let permit = self.permit().await?;
         let is_last = self.deadline.is_over();
         let joins = !is_last && self.request.history(|history| history.was_queued);
@@ -150,7 +150,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Waits for the result of the newest round, which may take further ballots for a fencing
     /// token.
-    async fn decide(&self, position: &mut QueuePosition<'a>) -> Result<Outcome, AcquireError> {
+    async fn decide(&self, position: &mut QueuePosition<'a>) -> Result<Outcome, Denied> {
         self.ask_for_slot(position).await?;
         let claim = &position.level.claim;
         let rounds = claim.rounds();
@@ -167,7 +167,7 @@ impl<'a> QueuedWait<'a> {
     /// If the agreed master chooses the slot of a semaphore, waits for its answer before the other
     /// masters are asked. If the agreed master puts other clients first, waits until masters call
     /// this waiter, and then asks all masters.
-    async fn ask_for_slot(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
+    async fn ask_for_slot(&self, position: &mut QueuePosition<'a>) -> Result<(), Denied> {
         let queue = position.waiter.as_ref().map(|_| self.policy.options);
         let (claim, is_last) = (&position.level.claim, position.is_last);
         let asked = (position.slot).await_choice(self.context, claim, queue, is_last);
@@ -193,7 +193,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Posts another round. If the agreed master does not choose the slot, the round joins the
     /// queues.
-    async fn ask_again(&self, position: &mut QueuePosition<'a>) -> Result<(), AcquireError> {
+    async fn ask_again(&self, position: &mut QueuePosition<'a>) -> Result<(), Denied> {
         if position.slot.agreed.is_none() {
             position.waiter.get_or_insert_with(|| self.join());
         }
@@ -223,7 +223,7 @@ impl<'a> QueuedWait<'a> {
     /// Waits outside of the queues until a majority of masters answer in time, or until the
     /// deadline. The `quarantine` is the time until enough masters are out of quarantine. Before
     /// that, no client can win.
-    async fn wait_aside(&mut self, mut quarantine: Option<Duration>) -> Result<(), AcquireError> {
+    async fn wait_aside(&mut self, mut quarantine: Option<Duration>) -> Result<(), Denied> {
         // Masters do not call this waiter, but closing the coordinator wakes it.
         let waiter = self.listen();
         let mut checks = 0_u32;
@@ -266,7 +266,7 @@ impl<'a> QueuedWait<'a> {
     }
 
     /// Waits for the permit of the owner to make a round.
-    async fn permit(&self) -> Result<SemaphorePermit<'a>, AcquireError> {
+    async fn permit(&self) -> Result<SemaphorePermit<'a>, Denied> {
         /// The pause before this task checks again whether the owner has the lock.
         const LOOK: Duration = Duration::from_millis(10);
         let timeout = attempt_timeout(self.request);
@@ -275,8 +275,7 @@ impl<'a> QueuedWait<'a> {
             let permit = self.owned.permit(end, &self.context.timers).await;
             self.context.check_open()?;
             let Some(permit) = permit else {
-                let denied = Denied::new(Obstacle::OwnerBusy, None);
-                return Err(self.deadline.expired(self.request, &denied));
+                return Err(Reason::OwnerBusy.into());
             };
             if !self.owned.is_held(&self.request.context) {
                 return Ok(permit);
@@ -296,7 +295,7 @@ impl<'a> QueuedWait<'a> {
         round: &RoundHandle,
         outcome: Outcome,
         is_last: bool,
-    ) -> Result<(), AcquireError> {
+    ) -> Result<(), Denied> {
         if round.read(Round::lacks_masters) || self.context.is_aside() {
             // Waits for the other votes, so that an error shows every vote. Masters that are down
             // have already cast a failure.
@@ -304,7 +303,7 @@ impl<'a> QueuedWait<'a> {
         }
         let denied = Denied::by(round.clone(), outcome, round.read(Round::free_in));
         denied.note(self.request);
-        self.deadline.note_failure(self.request, &denied, is_last)?;
+        let denied = (self.deadline).note_failure(self.request, denied, is_last)?;
         let start = round.read(Round::start);
         if let Some(is_reached) = denied.is_reached() {
             self.context.note_reach(is_reached, start);

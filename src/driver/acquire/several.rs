@@ -16,10 +16,8 @@ use super::{
 use crate::{
     clock,
     core::{
-        error::AcquireError,
-        time::tick::LeaseTick,
-        view::LockState,
-        vote::{evidence::Obstacle, quorum::Outcome},
+        error::AcquireError, reason::Reason, time::tick::LeaseTick, view::LockState,
+        vote::quorum::Outcome,
     },
     driver::claim::{Level, ask::LockRequest},
 };
@@ -29,7 +27,7 @@ pub(crate) async fn try_acquire_all(requests: &[LockRequest]) -> Result<Vec<Leve
     let mut prefix = Prefix::new(requests);
     let span = prefix.span();
     let acquired = prefix.try_fill().instrument(span).await;
-    prefix.end(acquired)
+    prefix.end(acquired, |denied, request| denied.of_one_attempt(request))
 }
 
 /// Waits until all locks are acquired. At the deadline, makes a last attempt at the locks that are
@@ -42,8 +40,9 @@ pub(crate) async fn acquire_all(
     let _waiter = first.map(|first| first.context.observer().count_waiter(&first.lock_id));
     let mut prefix = Prefix::new(requests);
     let span = prefix.span();
-    let acquired = prefix.fill(Deadline::new(limit)).instrument(span).await;
-    prefix.end(acquired)
+    let deadline = Deadline::new(limit);
+    let acquired = prefix.fill(&deadline).instrument(span).await;
+    prefix.end(acquired, |denied, request| deadline.error(request, denied))
 }
 
 /// The locks that are held so far: the first ones, in the order of the requests. A lock is never
@@ -81,10 +80,15 @@ impl<'a> Prefix<'a> {
         first.map_or(Span::none(), |call| call.span.clone())
     }
 
-    /// Ends the call for each lock, and returns all locks. After an error, records only the call
-    /// for the lock that was not acquired.
-    fn end(self, acquired: Result<(), AcquireError>) -> Result<Vec<Level>, AcquireError> {
+    /// Ends the call for each lock, and returns all locks. After a denial, records only the call for
+    /// the lock that was not acquired.
+    fn end(
+        self,
+        acquired: Result<(), Denied>,
+        error: impl FnOnce(Denied, &LockRequest) -> AcquireError,
+    ) -> Result<Vec<Level>, AcquireError> {
         let missing = self.aside.unwrap_or(self.levels.len());
+        let acquired = acquired.map_err(|denied| error(denied, &self.requests[missing]));
         for (at, mut call) in self.calls.into_iter().enumerate() {
             match &acquired {
                 Ok(()) => call.end_and_hold(Ok(&self.levels[at])),
@@ -96,17 +100,15 @@ impl<'a> Prefix<'a> {
     }
 
     /// Makes one attempt at all locks.
-    async fn try_fill(&mut self) -> Result<(), AcquireError> {
+    async fn try_fill(&mut self) -> Result<(), Denied> {
         let denied = self.attempt(self.requests.len(), false).await?;
         // Further ballots for one lock may have taken so long that another lock is lost by now.
-        let Some(denied) = denied.or_else(|| self.give_back_lost()) else {
-            return Ok(());
-        };
-        Err(denied.error(&self.requests[self.levels.len()]))
+        let denied = denied.or_else(|| self.give_back_lost());
+        denied.map_or(Ok(()), Err)
     }
 
     /// Acquires the missing locks.
-    async fn fill(&mut self, deadline: Deadline) -> Result<(), AcquireError> {
+    async fn fill(&mut self, deadline: &Deadline) -> Result<(), Denied> {
         if let Some(first) = self.requests.first() {
             first.context.check_open()?; // before a mutex is locked
         }
@@ -114,7 +116,8 @@ impl<'a> Prefix<'a> {
             let is_last = deadline.is_over();
             let most = if is_last { usize::MAX } else { self.calm() };
             let denied = self.attempt(most, !is_last).await?;
-            if let Some(denied) = &denied {
+            let is_denied = denied.is_some();
+            if let Some(denied) = denied {
                 let request = &self.requests[self.levels.len()];
                 deadline.note_failure(request, denied, is_last)?;
             }
@@ -122,8 +125,8 @@ impl<'a> Prefix<'a> {
             if self.levels.len() == self.requests.len() {
                 return Ok(());
             }
-            if denied.is_some() || self.calm() == 0 {
-                self.wait(&deadline).await?;
+            if is_denied || self.calm() == 0 {
+                self.wait(deadline).await?;
             }
         }
     }
@@ -137,11 +140,7 @@ impl<'a> Prefix<'a> {
 
     /// Makes attempts at up to `most` of the next locks at once. If a lock is denied, keeps the
     /// locks before it, and returns the denial. An error ends the call.
-    async fn attempt(
-        &mut self,
-        most: usize,
-        will_retry: bool,
-    ) -> Result<Option<Denied>, AcquireError> {
+    async fn attempt(&mut self, most: usize, will_retry: bool) -> Result<Option<Denied>, Denied> {
         let Some(next) = self.requests.get(self.levels.len()) else {
             return Ok(None); // all were won before the coordinator was closed
         };
@@ -165,7 +164,7 @@ impl<'a> Prefix<'a> {
 
     /// Waits for the next lock. Meanwhile, extends the locks that are held. Returns early if one of
     /// them is lost.
-    async fn wait(&mut self, deadline: &Deadline) -> Result<(), AcquireError> {
+    async fn wait(&mut self, deadline: &Deadline) -> Result<(), Denied> {
         let held = self.levels.len();
         let request = &self.requests[held];
         let (context, mut waiting) = (&request.context, pin!(contend(request, deadline)));
@@ -222,7 +221,7 @@ impl<'a> Prefix<'a> {
         let is_lost = |level: &Level| matches!(level.claim.lock_state(), LockState::Lost(_));
         let at = self.levels.iter().position(is_lost)?;
         let round = self.levels.split_off(at).first()?.claim.newest_round();
-        let obstacle = Obstacle::TooSlow(round.elapsed(clock::now()));
-        Some(Denied::new(obstacle, Some(round)))
+        let elapsed = round.elapsed(clock::now());
+        Some(Denied::new(Reason::TooSlow { elapsed }, Some(round)))
     }
 }

@@ -9,11 +9,7 @@ use std::time::Duration;
 use super::{attempt::attempt, denied::Denied};
 use crate::{
     clock,
-    core::{
-        error::AcquireError,
-        protocol::identity::QueueOptions,
-        vote::{evidence::Obstacle, round::Round},
-    },
+    core::{protocol::identity::QueueOptions, reason::Reason, vote::round::Round},
     driver::{
         claim::{ClaimHandle, Level, ask::LockRequest},
         context::Context,
@@ -23,17 +19,15 @@ use crate::{
 
 /// Makes one attempt at a permit. If the votes are split, makes a second attempt, in which the
 /// agreed master chooses the slot.
-pub(super) async fn attempt_for_slot(
-    request: &LockRequest,
-) -> Result<Result<Level, Denied>, AcquireError> {
-    let attempted = attempt(request, None, None, None).await?;
+pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Level, Denied> {
+    let attempted = attempt(request, None, None, None).await;
     if let Err(denied) = &attempted
-        && denied.obstacle == Obstacle::Split
+        && denied.reason == Reason::Split
         && let Some(round) = &denied.round
     {
         return attempt(request, None, agreed(request, round), None).await;
     }
-    Ok(attempted)
+    attempted
 }
 
 /// Returns the agreed master that chooses the slot after the `last` round. Only masters that can

@@ -14,8 +14,9 @@ use crate::{
             identity::{Identity, QueueOptions},
             name::LockId,
         },
+        reason::Reason,
         time::lease::{CLOCK_WINDOW, Renewal, Ttl},
-        vote::{MasterSet, Refusal, Vote, evidence::Obstacle, quorum::Outcome, round::Round},
+        vote::{MasterSet, Refusal, Vote, quorum::Outcome, round::Round},
         wait::history::History,
     },
     driver::{context::Context, round_handle::RoundHandle},
@@ -94,7 +95,7 @@ impl ClaimHandle {
     }
 
     /// Waits for the answer of the `agreed` master, unless it takes longer than a majority does. If
-    /// that master puts other clients first, and `asks_anyway` is not set, returns the obstacle and
+    /// that master puts other clients first, and `asks_anyway` is not set, returns the reason and
     /// asks no other master. Otherwise, asks the other masters in the same round. If the lock has
     /// slots, asks for the slot that the agreed master has granted, or for any slot if it has
     /// granted none.
@@ -102,22 +103,23 @@ impl ClaimHandle {
     /// All clients that wait for a lock ask the same agreed master first, and all but one of them
     /// then ask no other master. The agreed master reports the next change of the key to the
     /// clients that it refuses.
-    pub(crate) async fn ask_agreed(&self, agreed: usize, asks_anyway: bool) -> Option<Obstacle> {
+    pub(crate) async fn ask_agreed(&self, agreed: usize, asks_anyway: bool) -> Option<Reason> {
         let round = self.newest_round();
-        let obstacle = match self.context.in_time(round.voted(agreed)).await {
+        let reason = match self.context.in_time(round.voted(agreed)).await {
             Some(Vote::Refuse(Refusal::Held(report))) => {
-                Some(Obstacle::HeldFor(report.remaining()))
+                let remaining = report.remaining();
+                Some(Reason::Held { remaining })
             }
-            Some(Vote::Refuse(Refusal::Queued { .. })) => Some(Obstacle::Queued),
+            Some(Vote::Refuse(Refusal::Queued { .. })) => Some(Reason::Queued),
             Some(Vote::Fail(_) | Vote::Grant | Vote::Refuse(_)) | None => None,
         };
-        let obstacle = obstacle.filter(|_| !asks_anyway);
-        if obstacle.is_none() {
+        let reason = reason.filter(|_| !asks_anyway);
+        if reason.is_none() {
             self.step(Claim::ask_others);
         } else if round.is_pending() {
             round.record(clock::now());
         }
-        obstacle
+        reason
     }
 
     /// Makes a new attempt in another round.

@@ -5,9 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock};
 use crate::{
     core::{
-        error::{AcquireError, ExtendError},
-        view::{LockState, LostReason},
-        vote::{Verb, quorum::Outcome, round::Round},
+        error::{Asked, ExtendError, TooFewMasters},
+        reason::Reason,
+        vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
     },
     driver::round_handle::RoundHandle,
 };
@@ -19,12 +19,11 @@ impl ClaimHandle {
         let ttl = self.context.config.ttl(ttl)?;
         match self.unless_forked(|claim, step| claim.extend(step, ttl)) {
             Some(Some(round)) => Ok(Some(RoundHandle::new(&self.context.machine, round))),
-            Some(None) => self.ensure_held().map(|()| None),
-            None => Err(ExtendError::NoQuorum {
-                name: self.name().clone(),
-                remaining: Duration::ZERO,
-                votes: self.context.closed_votes(Verb::Extend),
-            }),
+            Some(None) => Ok(self.ensure_held().map(|()| None)?),
+            None => {
+                let votes = self.context.closed_votes(Verb::Extend);
+                Err(self.too_few(votes, Asked::Extend(Duration::ZERO)))
+            }
         }
     }
 
@@ -34,7 +33,7 @@ impl ClaimHandle {
         &self,
         owned: Arc<OwnedLock>,
         request: &LockRequest,
-    ) -> Result<Option<(Level, RoundHandle)>, AcquireError> {
+    ) -> Result<Option<(Level, RoundHandle)>, Reason> {
         let LockRequest { access, ttl, .. } = *request;
         let posted = self.step(|claim, step| claim.reenter(step, ttl, access))?;
         Ok(posted.map(|round| {
@@ -53,7 +52,6 @@ impl ClaimHandle {
 
     /// Waits for the outcome of an extension.
     pub(crate) async fn confirm_extension(&self, round: &RoundHandle) -> Result<(), ExtendError> {
-        let name = || self.name().clone();
         let mut outcome = round.decided().await;
         if outcome == Outcome::NoMajority {
             // The missing votes decide whether the lock is lost or in doubt. Meanwhile, late
@@ -61,44 +59,16 @@ impl ClaimHandle {
             self.context.in_time(round.settled()).await;
             outcome = round.read(Round::outcome);
         }
-        match outcome {
-            Outcome::Won => self.ensure_held(),
-            Outcome::TooLate => Err(ExtendError::TooSlow {
-                name: name(),
-                votes: round.votes(),
-            }),
-            Outcome::NoMajority | Outcome::Pending => {
-                if round.read(Round::is_disowned) && matches!(self.lock_state(), LockState::Lost(_))
-                {
-                    return Err(ExtendError::Lost {
-                        name: name(),
-                        votes: round.votes(),
-                    });
-                }
-                Err(ExtendError::NoQuorum {
-                    name: name(),
-                    remaining: self.remaining(),
-                    votes: round.votes(),
-                })
-            }
-        }
+        self.ensure_held()?;
+        let asked = match outcome {
+            Outcome::Won => return Ok(()),
+            Outcome::TooLate => Asked::ExtendTooLate,
+            Outcome::NoMajority | Outcome::Pending => Asked::Extend(self.remaining()),
+        };
+        Err(self.too_few(round.votes(), asked))
     }
 
-    fn ensure_held(&self) -> Result<(), ExtendError> {
-        let name = || self.name().clone();
-        match self.lock_state() {
-            LockState::Held | LockState::InDoubt => Ok(()),
-            LockState::Lost(LostReason::Disowned) => Err(ExtendError::Lost {
-                name: name(),
-                votes: self.newest_votes(),
-            }),
-            LockState::Lost(LostReason::Expired | LostReason::RenewalLimit | LostReason::Ended) => {
-                let since = self.step(|claim, step| step.now.lease.since(claim.lease.until()));
-                Err(ExtendError::Expired {
-                    name: name(),
-                    since,
-                })
-            }
-        }
+    fn too_few(&self, votes: Votes, asked: Asked) -> ExtendError {
+        TooFewMasters::new(self.name(), votes, asked).into()
     }
 }

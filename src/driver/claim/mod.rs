@@ -17,7 +17,7 @@ use super::{context, round_handle::RoundHandle, waiter::Waiter};
 use crate::{
     clock,
     core::{
-        error::ReleaseError,
+        error::{Asked, LostError, TooFewMasters},
         kind::{Access, Kind},
         protocol::name::LockId,
         time::tick::Tick,
@@ -107,8 +107,14 @@ impl ClaimHandle {
 
     /// Returns a lower bound of the time for which this process stood still before the lock was
     /// lost. Returns `None` if the loss is not known to come from such a pause.
-    pub(crate) fn stalled(&self) -> Option<Duration> {
-        self.read(|claim| claim.stalled())
+    /// Returns the error of a lock that was lost for this `reason`.
+    pub(crate) fn lost_error(&self, reason: LostReason) -> LostError {
+        LostError {
+            name: self.name().clone(),
+            reason,
+            stalled: self.read(|claim| claim.stalled()),
+            votes: self.newest_votes(),
+        }
     }
 
     /// Returns the end of the lease, on the clock of [`Tick`]. If a step of the wall clock moves
@@ -127,6 +133,13 @@ impl ClaimHandle {
     pub(crate) fn lock_state(&self) -> LockState {
         let state = self.unless_forked(Claim::look);
         state.unwrap_or(LockState::Lost(LostReason::Ended))
+    }
+
+    pub(crate) fn ensure_held(&self) -> Result<(), LostError> {
+        match self.lock_state() {
+            LockState::Held | LockState::InDoubt => Ok(()),
+            LockState::Lost(reason) => Err(self.lost_error(reason)),
+        }
     }
 
     /// Returns the time that is left of the lease. It is zero once the lock is lost.
@@ -225,22 +238,20 @@ impl ClaimHandle {
     pub(crate) async fn confirm_release(
         &self,
         release: Option<RoundHandle>,
-    ) -> Result<(), ReleaseError> {
-        let name = self.name().clone();
+    ) -> Result<(), TooFewMasters> {
         let Some(release) = release else {
             let votes = self.context.closed_votes(Verb::Release);
-            return Err(ReleaseError::NoQuorum { name, votes });
+            return Err(TooFewMasters::new(self.name(), votes, Asked::Release));
         };
         let Some(release) = release.unless_won().await else {
             return Ok(());
         };
         self.context.in_time(release.settled()).await; // so that the error shows every vote
-        let votes = release.votes();
-        Err(if release.read(Round::verb) == Verb::Extend {
-            ReleaseError::NotLeft { name, votes }
-        } else {
-            ReleaseError::NoQuorum { name, votes }
-        })
+        let asked = match release.read(Round::verb) {
+            Verb::Extend => Asked::Keep,
+            _ => Asked::Release,
+        };
+        Err(TooFewMasters::new(self.name(), release.votes(), asked))
     }
 
     /// Lets the claim take a step, unless the lock belongs to the parent, after a fork.

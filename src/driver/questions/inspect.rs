@@ -2,7 +2,7 @@
 
 use crate::{
     core::{
-        error::InspectError,
+        error::{AskError, Asked, TooFewMasters},
         protocol::{
             command::{Action, Command},
             name::LockId,
@@ -14,29 +14,19 @@ use crate::{
 };
 
 /// Asks all masters who holds `lock_id` and who waits for it, and waits for the answers.
-pub(crate) async fn inspect(
-    context: &Context,
-    lock_id: &LockId,
-) -> Result<Inspection, InspectError> {
+pub(crate) async fn inspect(context: &Context, lock_id: &LockId) -> Result<Inspection, AskError> {
     let masters = &context.machine;
     let name = lock_id.name().clone();
     if context.is_forked() {
-        return Err(InspectError::NoQuorum {
-            name,
-            votes: context.closed_votes(Verb::Inspect),
-            views: inspection::views(&vec![None; masters.roster.masters.len()]).collect(),
-        });
+        return Err(AskError::Closed);
     }
     let round = context.ask(Command::new(lock_id, Action::Inspect), None);
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     round.settled().await;
     let (votes, seen) = (round.votes(), round.seen());
     if round.read(Round::outcome) != Outcome::Won {
-        return Err(InspectError::NoQuorum {
-            name,
-            votes,
-            views: inspection::views(&seen).collect(),
-        });
+        let views = Asked::Inspect(inspection::views(&seen).collect());
+        return Err(TooFewMasters::new(&name, votes, views).into());
     }
     Ok(Inspection {
         name,

@@ -11,7 +11,7 @@ use crate::{
 
 /// Methods that return locks. A name or an owner that cannot be used is reported when the lock is
 /// acquired. If the name is held as another kind of lock, acquiring it fails with
-/// [`OtherKind`](crate::AcquireError::OtherKind). A name that is free can be acquired as any kind.
+/// [`OtherKind`](crate::Reason::OtherKind). A name that is free can be acquired as any kind.
 impl Coordinator {
     /// Returns the mutex called `name`. Sends nothing.
     ///
@@ -54,7 +54,7 @@ impl Coordinator {
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let owner = locks.owner();
     /// let lock = locks.reentrant("orders/42", &owner);
@@ -63,7 +63,7 @@ impl Coordinator {
     /// assert_eq!(inner.depth(), 2);
     ///
     /// let refused = locks.reentrant("orders/42", &locks.owner()).try_acquire().await;
-    /// assert!(matches!(refused, Err(AcquireError::Contended { .. })));
+    /// assert!(refused.is_err_and(|error| error.is_busy()));
     /// # drop((outer, inner));
     /// # Ok(()) }
     /// ```
@@ -134,7 +134,7 @@ impl Coordinator {
     ///
     /// An owner can acquire the lock again. The writer may also read, and may
     /// [become a reader](crate::Guard::downgrade). A reader cannot become the writer, because two
-    /// readers could wait for each other: see [`Upgrade`](crate::AcquireError::Upgrade).
+    /// readers could wait for each other: see [`Upgrade`](crate::Reason::Upgrade).
     ///
     /// # Guarantees
     ///

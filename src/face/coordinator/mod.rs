@@ -31,7 +31,7 @@ mod questions;
 /// `spawn_blocking` or `block_in_place`.
 ///
 /// When the runtime of the task shuts down, locks that are held are [lost](crate::Guard::lost),
-/// and acquisitions fail with [`Closed`](crate::AcquireError::Closed). The same happens if a
+/// and acquisitions fail with [`Closed`](crate::Reason::Closed). The same happens if a
 /// [stream](crate::MasterSpec::from_stream) of the program panics, and in a process that was forked
 /// after the coordinator was made. The parent of that process keeps its locks. A panic of a
 /// `tracing` subscriber, a metrics recorder or a waker harms no call.
@@ -186,7 +186,7 @@ impl Coordinator {
     /// that, join the tasks that hold locks or wait for them. Guards that are still alive stay
     /// valid, are renewed, and can be extended and released. `close` does not wait for these guards
     /// or for attempts that are under way. Waiters make no further attempt, and return
-    /// [`Closed`](crate::AcquireError::Closed). Closing a coordinator closes all its clones.
+    /// [`Closed`](crate::Reason::Closed). Closing a coordinator closes all its clones.
     /// Closing it again does no harm.
     ///
     /// # Cancel safety

@@ -5,7 +5,11 @@ use std::time::Duration;
 use super::Coordinator;
 use crate::{
     clock,
-    core::{error::ReadyError, view::inspection::Inspection, vote::votes::Votes},
+    core::{
+        error::{AskError, Asked, TooFewMasters},
+        view::inspection::Inspection,
+        vote::votes::Votes,
+    },
     driver::questions::{inspect, ready::ready},
 };
 
@@ -35,11 +39,11 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// - [`MissingRight`](ReadyError::MissingRight): too many masters deny a right or lack a
+    /// - [`Denied`](AskError::Denied): too many masters deny a right or lack a
     ///   command.
-    /// - [`NoQuorum`](ReadyError::NoQuorum): too few masters could vote before the limit. The error
+    /// - [`TooFewMasters`](AskError::TooFewMasters): too few masters could vote before the limit. The error
     ///   says which masters could not, and why.
-    /// - [`Closed`](ReadyError::Closed): the coordinator is closed, or its tasks have ended.
+    /// - [`Closed`](AskError::Closed): the coordinator is closed, or its tasks have ended.
     ///
     /// # Cancel safety
     ///
@@ -64,7 +68,7 @@ impl Coordinator {
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+    pub async fn ready(&self, limit: Duration) -> Result<Votes, AskError> {
         self.when_ready(false, limit).await
     }
 
@@ -72,7 +76,7 @@ impl Coordinator {
     /// [`ready`](Self::ready).
     ///
     /// If only a majority of masters can vote when `limit` has passed, the error's
-    /// [`has_quorum`](ReadyError::has_quorum) returns `true`.
+    /// [`has_quorum`](AskError::has_quorum) returns `true`.
     ///
     /// # Errors
     ///
@@ -81,7 +85,7 @@ impl Coordinator {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the masters.
-    pub async fn all_ready(&self, limit: Duration) -> Result<Votes, ReadyError> {
+    pub async fn all_ready(&self, limit: Duration) -> Result<Votes, AskError> {
         self.when_ready(true, limit).await
     }
 
@@ -132,24 +136,25 @@ impl Coordinator {
         inspect::break_held(&self.context, inspection).await
     }
 
-    async fn when_ready(&self, need_all: bool, limit: Duration) -> Result<Votes, ReadyError> {
+    async fn when_ready(&self, need_all: bool, limit: Duration) -> Result<Votes, AskError> {
         let is_enough = match need_all {
             true => Votes::has_all,
             false => Votes::has_quorum,
         };
         let start = clock::now();
         let votes = ready(&self.context, is_enough, limit).await;
-        let votes = votes.ok_or(ReadyError::Closed)?;
+        let votes = votes.ok_or(AskError::Closed)?;
         if is_enough(&votes) {
             return Ok(votes);
         }
         if votes.lacks_rights() {
-            return Err(ReadyError::MissingRight { votes });
+            return Err(AskError::Denied { votes });
         }
-        Err(ReadyError::NoQuorum {
-            waited: clock::now().since(start),
+        let asked = Asked::Ready(clock::now().since(start), need_all);
+        Err(AskError::TooFewMasters(TooFewMasters {
+            name: None,
             votes,
-            need_all,
-        })
+            asked,
+        }))
     }
 }

@@ -75,24 +75,24 @@ impl Group {
 
     /// Checks the groups of one list. Returns an entry for each group. `lists_id` makes an ID from
     /// the entries.
-    pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, GroupsError> {
+    pub(super) fn check_all(groups: &[Self]) -> Result<Vec<Entry>, ConfigError> {
         if groups.len() > Self::MOST {
             let given = format!("{} groups", groups.len());
             let range = format!("at most {}", Self::MOST);
-            return Err(ConfigError::out_of_range("list", given, range).into());
+            return Err(ConfigError::out_of_range("list", given, range));
         }
         let (mut entries, mut owners) = (Vec::new(), BTreeMap::new());
         for (number, group) in groups.iter().enumerate() {
             group.check()?;
             if groups[..number].iter().any(|other| other.id == group.id) {
                 let id = group.id.clone();
-                return Err(GroupsError::Duplicate { id });
+                return Err(ConfigError::DuplicateGroup { id });
             }
             let (id, listed) = (group.id.clone(), group.listed(None));
-            let listed = listed.map_err(|error| GroupsError::Group { id, error })?;
+            let listed = listed.map_err(|error| ConfigError::of_group(id, error))?;
             for address in &listed.roster.masters {
                 if let Some(first) = owners.insert(address.clone(), &group.id) {
-                    return Err(GroupsError::SharedMaster {
+                    return Err(ConfigError::SharedMaster {
                         first: first.clone(),
                         second: group.id.clone(),
                         address: address.to_string(),
@@ -104,20 +104,18 @@ impl Group {
         Ok(entries)
     }
 
-    fn check(&self) -> Result<(), GroupsError> {
+    fn check(&self) -> Result<(), ConfigError> {
         let is_fit = |letter: u8| letter.is_ascii_alphanumeric() || b".-_".contains(&letter);
         if self.id.is_empty() || self.id.len() > Self::MOST_ID || !self.id.bytes().all(is_fit) {
-            return Err(GroupsError::Id {
+            return Err(ConfigError::GroupId {
                 given: self.id.clone(),
                 most: Self::MOST_ID,
             });
         }
         if !(1..=Self::MOST_WEIGHT).contains(&self.weight) {
             let range = format!("from 1 to {}", Self::MOST_WEIGHT);
-            return Err(GroupsError::Group {
-                id: self.id.clone(),
-                error: ConfigError::out_of_range("weight", self.weight, range),
-            });
+            let error = ConfigError::out_of_range("weight", self.weight, range);
+            return Err(ConfigError::of_group(self.id.clone(), error));
         }
         Ok(())
     }
@@ -128,64 +126,6 @@ impl Group {
         let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
         Listed::parse(self.masters.clone(), leaving)
     }
-}
-
-/// The error of [`Groups::new`](crate::Groups::new) and [`Groups::change`](crate::Groups::change).
-/// Nothing was sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GroupsError {
-    /// Two groups have the same ID.
-    #[error("two groups are called {id:?}: every group needs an ID of its own")]
-    Duplicate {
-        /// The ID.
-        id: String,
-    },
-
-    /// The masters or the [weight](crate::Group::weight) of a group cannot be used.
-    #[error("group {id}: {error}")]
-    Group {
-        /// The ID of the group. For names that move from `a` to `b`, it is `a->b`.
-        id: String,
-        /// The reason.
-        error: ConfigError,
-    },
-
-    /// The ID of a group cannot be used.
-    #[error(
-        "the group ID {given:?} cannot be used: \
-         it must be 1 to {most} ASCII letters, digits, dots, hyphens and underscores"
-    )]
-    Id {
-        /// The ID that was given.
-        given: String,
-        /// The maximum length in characters.
-        most: usize,
-    },
-
-    /// The settings have masters of their own.
-    #[error("masters were given without a group, too: list all of them in groups")]
-    MastersWithoutGroup,
-
-    /// No groups were given.
-    #[error("no groups were given: list at least one")]
-    NoGroups,
-
-    /// The settings cannot be used, or there are too many groups, or names move between too many
-    /// pairs of groups.
-    #[error(transparent)]
-    Settings(#[from] ConfigError),
-
-    /// A server is in two groups.
-    #[error("groups {first} and {second} have the same master, {address}: give each its own")]
-    SharedMaster {
-        /// The ID of the first group.
-        first: String,
-        /// The ID of the second group.
-        second: String,
-        /// The address of the server.
-        address: String,
-    },
 }
 
 /// The ID of a group, its weight, and the ID of its masters.

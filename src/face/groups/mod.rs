@@ -10,14 +10,14 @@ pub(crate) mod group;
 
 use self::{
     choice::Choice,
-    group::{Group, GroupsError, lists_id},
+    group::{Group, lists_id},
 };
 use super::{
     builder::{Builder, open::Listed},
     coordinator::Coordinator,
     lock::{Lock, Owner, shared::ReadWriteLock},
 };
-use crate::core::{config_error::ConfigError, error::ReadyError, vote::votes::Votes};
+use crate::core::{config_error::ConfigError, error::AskError, vote::votes::Votes};
 
 /// Groups of masters. Each name belongs to one group. The coordinator of that group has the locks
 /// with that name.
@@ -76,11 +76,11 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// See [`GroupsError`].
+    /// [`ConfigError`]: a group or a setting cannot be used. Nothing was sent.
     pub fn new(
         settings: Builder,
         groups: impl IntoIterator<Item = Group>,
-    ) -> Result<Self, GroupsError> {
+    ) -> Result<Self, ConfigError> {
         Self::change(settings, groups, [])
     }
 
@@ -104,7 +104,7 @@ impl Groups {
     ///
     /// # Errors
     ///
-    /// See [`GroupsError`].
+    /// [`ConfigError`]: a group or a setting cannot be used. Nothing was sent.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -122,11 +122,11 @@ impl Groups {
         settings: Builder,
         groups: impl IntoIterator<Item = Group>,
         leaving: impl IntoIterator<Item = Group>,
-    ) -> Result<Self, GroupsError> {
+    ) -> Result<Self, ConfigError> {
         let groups: Vec<_> = groups.into_iter().collect();
         let leaving: Vec<_> = leaving.into_iter().collect();
         if !(settings.masters.is_empty() && settings.leaving.is_empty()) {
-            return Err(GroupsError::MastersWithoutGroup);
+            return Err(ConfigError::MastersWithoutGroup);
         }
         let lists = [Group::check_all(&groups)?, Group::check_all(&leaving)?];
         let members = members(&groups, &leaving)?;
@@ -142,7 +142,7 @@ impl Groups {
         Ok(Self(Arc::new(Inner {
             choice: Choice::new(&groups),
             old: Choice::new(&leaving),
-            first: first.ok_or(GroupsError::NoGroups)?,
+            first: first.ok_or(ConfigError::NoGroups)?,
             coordinators,
         })))
     }
@@ -234,7 +234,7 @@ impl Groups {
     /// assert!(answers.iter().any(Result::is_ok), "a probe may say that all is well");
     /// # Ok(()) }
     /// ```
-    pub async fn ready(&self, limit: Duration) -> Vec<Result<Votes, ReadyError>> {
+    pub async fn ready(&self, limit: Duration) -> Vec<Result<Votes, AskError>> {
         join_all(self.coordinators().map(|locks| locks.ready(limit))).await
     }
 
@@ -282,7 +282,7 @@ impl fmt::Debug for Groups {
 fn members(
     groups: &[Group],
     leaving: &[Group],
-) -> Result<BTreeMap<(usize, usize), Member>, GroupsError> {
+) -> Result<BTreeMap<(usize, usize), Member>, ConfigError> {
     let weight = |among: &[Group], id: &str| {
         let same = among.iter().find(|other| other.id == id);
         same.map_or(0, |same| same.weight)
@@ -306,7 +306,7 @@ fn members(
             pairs.len()
         );
         let range = format!("at most {}", Groups::MOST_PAIRS);
-        return Err(ConfigError::out_of_range("change", given, range).into());
+        return Err(ConfigError::out_of_range("change", given, range));
     }
     let members = pairs.into_iter().map(|(key, new, old)| {
         let label = match old {
@@ -315,7 +315,7 @@ fn members(
         };
         let listed = new.listed(old);
         let id = label.clone();
-        let listed = listed.map_err(|error| GroupsError::Group { id, error })?;
+        let listed = listed.map_err(|error| ConfigError::of_group(id, error))?;
         Ok((key, (label.into(), listed)))
     });
     members.collect()

@@ -4,7 +4,7 @@ use futures::future::{join, join_all};
 
 use super::Lock;
 use crate::{
-    core::{error::InspectError, view::inspection::Inspection},
+    core::{error::AskError, view::inspection::Inspection},
     driver::questions::inspect::inspect,
 };
 
@@ -24,8 +24,8 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// - [`NoQuorum`](InspectError::NoQuorum): fewer than a majority answered in time.
-    /// - [`Config`](InspectError::Config): the name cannot be used. Nothing was sent.
+    /// - [`TooFewMasters`](AskError::TooFewMasters): fewer than a majority answered in time.
+    /// - [`Config`](AskError::Config): the name cannot be used. Nothing was sent.
     ///
     /// # Cancel safety
     ///
@@ -48,7 +48,7 @@ impl Lock {
     /// assert!(!lock.is_held().await?);
     /// # Ok(()) }
     /// ```
-    pub async fn inspect(&self) -> Result<Inspection, InspectError> {
+    pub async fn inspect(&self) -> Result<Inspection, AskError> {
         let first = self.lock_id.as_ref().map_err(Clone::clone)?;
         let others = self.others.iter();
         let others = others.map(|(context, lock_id)| inspect(context, lock_id));
@@ -79,7 +79,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the masters.
-    pub async fn is_held(&self) -> Result<bool, InspectError> {
+    pub async fn is_held(&self) -> Result<bool, AskError> {
         Ok(self.inspect().await?.is_held())
     }
 }

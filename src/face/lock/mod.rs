@@ -11,6 +11,7 @@ use crate::{
         error::{AcquireError, RunError},
         kind::{Access, Kind},
         protocol::name::LockId,
+        reason::Reason,
         time::lease::{Renewal, Ttl},
     },
     driver::{
@@ -38,7 +39,7 @@ pub(crate) mod shared;
 ///
 /// [`Coordinator::mutex`](crate::Coordinator::mutex), [`ttl`](Self::ttl) and the like return a
 /// lock, and not a `Result`. Each call that would use a bad name or TTL fails with
-/// [`Config`](AcquireError::Config) and sends nothing. Acquiring a lock can fail for other reasons,
+/// [`Config`](Reason::Config) and sends nothing. Acquiring a lock can fail for other reasons,
 /// too, so all errors of a lock come from one place.
 ///
 /// # Cancel safety
@@ -59,7 +60,7 @@ pub(crate) mod shared;
 /// - Tasks of one [owner](Owner) make their attempts one after the other. While an unpolled future
 ///   is in the middle of an attempt, [`try_acquire`](Self::try_acquire) and
 ///   [`acquire_within`](Self::acquire_within) of the same owner and name wait only for a limited
-///   time, and then report [`OwnerBusy`](AcquireError::OwnerBusy). [`acquire`](Self::acquire) goes
+///   time, and then report [`OwnerBusy`](Reason::OwnerBusy). [`acquire`](Self::acquire) goes
 ///   on waiting.
 /// - An attempt of the unpolled future may win. Then the lock is held until its TTL has passed,
 ///   without a renewal.
@@ -131,22 +132,12 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// - [`Contended`](AcquireError::Contended): another holder has the lock, other waiters come
-    ///   first, or the vote was split.
-    /// - [`MissingRight`](AcquireError::MissingRight): too many masters deny a right, or lack a
-    ///   command.
-    /// - [`NoQuorum`](AcquireError::NoQuorum): too many masters failed.
-    /// - [`Quarantined`](AcquireError::Quarantined): too many masters have no vote for a while,
-    ///   because they may have forgotten locks.
-    /// - [`TooSlow`](AcquireError::TooSlow): a majority granted, but no validity was left.
-    /// - [`OtherKind`](AcquireError::OtherKind): the name is held as another kind of lock. This is
-    ///   detected only while the name is held. After a holder that shared the lock has died, this
-    ///   error may be reported for [longer](crate::docs::guarantees#one-name-one-kind).
-    /// - [`OwnerBusy`](AcquireError::OwnerBusy): another task of the same owner has been in the
-    ///   middle of an attempt for longer than the wait above.
-    /// - [`Config`](AcquireError::Config), [`NotFenced`](AcquireError::NotFenced),
-    ///   [`ReaderToken`](AcquireError::ReaderToken), [`Upgrade`](AcquireError::Upgrade) and
-    ///   [`Closed`](AcquireError::Closed): nothing was sent.
+    /// The [reason](AcquireError::reason) in the error says why. If another holder has the lock,
+    /// other waiters come first, or the vote was split, [`is_busy`](AcquireError::is_busy) is true.
+    ///
+    /// [`OtherKind`](Reason::OtherKind) is detected only while the name is held. After a holder that
+    /// shared the lock has died, this error may be reported for
+    /// [longer](crate::docs::guarantees#one-name-one-kind).
     ///
     /// # Cancel safety
     ///
@@ -156,20 +147,18 @@ impl Lock {
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{AcquireError, Contention, Coordinator, MemoryMaster};
+    /// # use quorlock::{Coordinator, MemoryMaster, Reason};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let lock = locks.mutex("orders/42");
     /// let guard = lock.try_acquire().await?;
     /// let refused = lock.try_acquire().await.unwrap_err();
-    /// assert!(matches!(
-    ///     refused,
-    ///     AcquireError::Contended { reason: Contention::Held { remaining: Some(_) }, .. }
-    /// ));
+    /// assert!(refused.is_busy());
+    /// assert!(matches!(refused.reason(), Reason::Held { remaining: Some(_), .. }));
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
     pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let request = self.request()?;
+        let request = self.request().map_err(|reason| self.mistake(reason))?;
         if !self.others.is_empty() {
             return self.try_acquire_all(request).await;
         }
@@ -200,10 +189,10 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// - [`Deadline`](AcquireError::Deadline), with the error of the last attempt.
-    /// - [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config),
-    ///   [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind):
-    ///   the call does not wait for `limit`.
+    /// The [reason](AcquireError::reason) why the last attempt failed. After
+    /// [`Closed`](Reason::Closed) and after a mistake, such as [`Config`](Reason::Config),
+    /// [`Denied`](Reason::Denied) or [`OtherKind`](Reason::OtherKind), the call does not wait for
+    /// `limit`.
     ///
     /// # Cancel safety
     ///
@@ -232,9 +221,9 @@ impl Lock {
     ///
     /// # Errors
     ///
-    /// [`Closed`](AcquireError::Closed), and mistakes such as [`Config`](AcquireError::Config),
-    /// [`MissingRight`](AcquireError::MissingRight) and [`OtherKind`](AcquireError::OtherKind).
-    /// After any other failure, the wait goes on.
+    /// [`Closed`](Reason::Closed), and mistakes such as [`Config`](Reason::Config),
+    /// [`Denied`](Reason::Denied) and [`OtherKind`](Reason::OtherKind). After any other failure, the
+    /// wait goes on.
     ///
     /// # Cancel safety
     ///
@@ -246,7 +235,7 @@ impl Lock {
     }
 
     async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
-        let request = self.request()?;
+        let request = self.request().map_err(|reason| self.mistake(reason))?;
         if !self.others.is_empty() {
             return self.acquire_all(request, limit).await;
         }
@@ -311,12 +300,16 @@ impl Lock {
         outcome
     }
 
-    fn request(&self) -> Result<LockRequest, AcquireError> {
+    fn mistake(&self, reason: Reason) -> AcquireError {
+        let name = self.lock_id.as_ref().map(|lock_id| lock_id.name().clone());
+        AcquireError::mistake(name.unwrap_or_default(), reason)
+    }
+
+    fn request(&self) -> Result<LockRequest, Reason> {
         let lock_id = self.lock_id.clone()?;
         let is_reader = lock_id.kind().spec().has_readers && self.access == Access::Shared;
         if self.is_fenced && is_reader {
-            let name = lock_id.name().clone();
-            return Err(AcquireError::ReaderToken { name });
+            return Err(Reason::ReaderToken);
         }
         if self.min_hold > Ttl::MOST {
             let range = format!("at most {:?}", Ttl::MOST);

@@ -62,7 +62,7 @@ impl Lock {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
-    /// # use quorlock::{AcquireError, Coordinator, MemoryMaster};
+    /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let lock = locks.mutex("nightly report").min_hold(Duration::from_secs(600));
     /// let guard = lock.try_acquire().await?;
@@ -70,7 +70,7 @@ impl Lock {
     /// guard.release().await?;
     ///
     /// let late = lock.try_acquire().await;
-    /// assert!(matches!(late, Err(AcquireError::Contended { .. })));
+    /// assert!(late.is_err_and(|error| error.is_busy()));
     /// # Ok(()) }
     /// ```
     pub fn min_hold(self, time: Duration) -> Self {

@@ -6,7 +6,7 @@ use super::Lock;
 use crate::{
     core::{
         config_error::ConfigError,
-        error::InspectError,
+        error::AskError,
         kind::{Access, Kind},
     },
     driver::context::Context,
@@ -26,7 +26,7 @@ impl ReadWriteLock {
     /// Returns the lock of a reader. Other owners can read at the same time, and no one can write.
     ///
     /// A reader has no fencing token: with [`fenced`](Lock::fenced), acquiring the lock fails with
-    /// [`ReaderToken`](crate::AcquireError::ReaderToken).
+    /// [`ReaderToken`](crate::Reason::ReaderToken).
     pub fn read(&self) -> Lock {
         let mut lock = self.writer.clone();
         lock.access = Access::Shared;
@@ -38,7 +38,7 @@ impl ReadWriteLock {
     /// The writer may also [read](Self::read), and its guards may [become guards of a
     /// reader](crate::Guard::downgrade). A reader cannot become the writer: if the owner holds the
     /// lock only as a reader, acquiring this lock fails with
-    /// [`Upgrade`](crate::AcquireError::Upgrade), and sends nothing.
+    /// [`Upgrade`](crate::Reason::Upgrade), and sends nothing.
     pub fn write(&self) -> Lock {
         self.writer.clone()
     }
@@ -79,7 +79,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the masters.
-    pub async fn available(&self) -> Result<usize, InspectError> {
+    pub async fn available(&self) -> Result<usize, AskError> {
         let permits = self.lock_id.as_ref().map_or(1, |lock_id| lock_id.permits());
         let holders = self.inspect().await?.holders;
         let is_semaphore = holders

@@ -6,9 +6,9 @@ use std::{mem, sync::Arc, time::Duration};
 use super::{Claim, Phase, has_failed, step::Step};
 use crate::{
     core::{
-        error::AcquireError,
         kind::Access,
         protocol::command::Action,
+        reason::Reason,
         time::{
             lease::{Lease, Renewal, RenewalPlan, Ttl},
             tick::LeaseTick,
@@ -113,14 +113,13 @@ impl Claim {
         step: &mut Step<'_>,
         ttl: Ttl,
         access: Access,
-    ) -> Result<Option<RoundId>, AcquireError> {
+    ) -> Result<Option<RoundId>, Reason> {
         if self.held_at(step).is_none() {
             return Ok(None);
         }
         let is_upgrade = (self.holding.access, access) == (Access::Shared, Access::Exclusive);
         if is_upgrade {
-            let name = self.lock_id.name().clone();
-            return Err(AcquireError::Upgrade { name });
+            return Err(Reason::Upgrade);
         }
         self.refs += 1;
         self.add_level(access);

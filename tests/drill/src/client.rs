@@ -471,7 +471,7 @@ impl Way {
 
     async fn acquire(self, lock: &Lock) -> Result<Guard, String> {
         let name = |error: AcquireError| {
-            let text = format!("{:?}", error.last_attempt());
+            let text = format!("{:?}", error);
             let end = text.find([' ', '(']).unwrap_or(text.len());
             text[..end].to_owned()
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Guard, Owner, Renewal};
+use quorlock::{Coordinator, Guard, Owner, Reason, Renewal};
 
 use super::{Attempt, Library};
 
@@ -58,9 +58,9 @@ impl Library for Quorlock {
             Ok(guard) => return Attempt::Locked(guard),
             Err(error) => error,
         };
-        match error.last_attempt() {
-            AcquireError::Contended { .. } => Attempt::Refused(error.to_string()),
-            AcquireError::OtherKind { .. } => Attempt::Refused("other kind".to_owned()),
+        match error.reason() {
+            Reason::OtherKind => Attempt::Refused("other kind".to_owned()),
+            _ if error.is_busy() => Attempt::Refused(error.to_string()),
             _ => Attempt::Failed(error.to_string()),
         }
     }
