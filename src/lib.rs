@@ -79,8 +79,9 @@
 //! - `metrics` counts rounds, votes, waits and losses through the facade of the
 //!   [`metrics`](https://docs.rs/metrics) crate: see
 //!   [`docs::operations`](crate::docs::operations#metrics).
-//! - `serde` makes [`SharedSettings`] and [`MasterSpec`] deserializable, for configuration files.
-//!   It serializes and deserializes [`FencingToken`] as a number.
+//! - `serde` adds [`SharedSettings`] and [`Builder::from_env`]: settings from environment variables
+//!   and configuration files. It makes [`MasterSpec`] deserializable. It serializes and deserializes
+//!   [`FencingToken`] as a number.
 //! - `test-util` adds [`MemoryMaster`] of the crate `quorlock-memory`, for your tests. A memory
 //!   master is a small Redis in the process, with fault injection. This feature needs a C compiler,
 //!   because it builds the Lua interpreter that runs the crate's scripts. The examples on these
@@ -88,7 +89,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The pages link to items of all features. Without one of the features, some links are broken.
 #![cfg_attr(
-    not(all(feature = "test-util", feature = "tls")),
+    not(all(feature = "serde", feature = "test-util", feature = "tls")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 
@@ -119,6 +120,8 @@ mod scripts;
 #[path = "../tests/sim/mod.rs"]
 mod sim;
 
+#[cfg(feature = "serde")]
+pub use crate::face::builder::shared_settings::SharedSettings;
 pub use crate::{
     core::{
         config_error::ConfigError,
@@ -140,7 +143,7 @@ pub use crate::{
     },
     driver::questions::health_events::HealthEvents,
     face::{
-        builder::{Builder, shared_settings::SharedSettings},
+        builder::Builder,
         coordinator::Coordinator,
         fence::{Fence, FencingToken, StaleToken},
         groups::{Groups, group::Group},
@@ -160,12 +163,14 @@ pub mod tools {
             },
             vote::server_error::{ServerError, without_user},
         },
-        face::builder::{
-            open::distinct,
-            shared_settings::{time, variables},
-        },
+        face::builder::open::distinct,
         master::{ConnectError, ConnectStep, MasterStream},
     };
+
+    /// The table of the shared settings and the names of variables, for the command line.
+    #[cfg(feature = "serde")]
+    #[doc(hidden)]
+    pub use crate::face::builder::environment::{SETTINGS, variables};
 }
 
 #[cfg(feature = "test-util")]

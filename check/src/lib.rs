@@ -67,8 +67,7 @@ struct Readme;
 pub struct Shared {
     /// The template of keys: see [`Builder::key_template`](quorlock::Builder::key_template).
     pub key_template: String,
-    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl). The
-    /// default there grows with a TTL above 1 min, and the default here does not.
+    /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl).
     pub max_ttl: Duration,
     /// The drift allowance: see [`Builder::drift_ppm`](quorlock::Builder::drift_ppm).
     pub drift_ppm: u32,

@@ -2,19 +2,25 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use quorlock::tools;
+use quorlock::SharedSettings;
+use serde::de::{
+    Deserialize, Error as _,
+    value::{Error, MapDeserializer},
+};
 
-/// Reads a time as settings have it. A time that no clock can be moved by is refused.
-pub(crate) fn time(text: &str) -> Result<Duration, &'static str> {
+/// Reads a time as the setting `ttl` is read. A time that no clock can be moved by is refused.
+pub(crate) fn time(text: &str) -> Result<Duration, Error> {
     const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    let time = Some(tools::time(text)?).filter(|time| *time <= MOST);
-    time.ok_or("is longer than 100 years")
+    let setting = MapDeserializer::new([("ttl", text)].into_iter());
+    let time = SharedSettings::deserialize(setting)?.ttl;
+    let time = time.filter(|time| *time <= MOST);
+    time.ok_or_else(|| Error::custom("is longer than 100 years"))
 }
 
 /// Reads a [time] that is not zero.
-pub(crate) fn some_time(text: &str) -> Result<Duration, &'static str> {
+pub(crate) fn some_time(text: &str) -> Result<Duration, Error> {
     match time(text)? {
-        Duration::ZERO => Err("is zero"),
+        Duration::ZERO => Err(Error::custom("is zero")),
         time => Ok(time),
     }
 }

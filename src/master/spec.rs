@@ -286,6 +286,7 @@ impl MasterSpec {
     }
 
     /// Returns whether the master has a password.
+    #[cfg(feature = "serde")]
     pub(crate) fn has_password(&self) -> bool {
         self.0.as_ref().is_ok_and(redis::Endpoint::has_password)
     }

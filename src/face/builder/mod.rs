@@ -19,10 +19,13 @@ use crate::{
     master::MasterSpec,
 };
 
-#[cfg(feature = "tls")]
+#[cfg(all(feature = "serde", feature = "tls"))]
 mod certificates;
+#[cfg(feature = "serde")]
+pub(crate) mod environment;
 pub(crate) mod open;
 mod runtime;
+#[cfg(feature = "serde")]
 pub(crate) mod shared_settings;
 
 impl Coordinator {
@@ -50,8 +53,8 @@ impl Coordinator {
     }
 }
 
-/// A builder for a [`Coordinator`], from [`Coordinator::builder`] or from the
-/// [environment](Self::from_env).
+/// A builder for a [`Coordinator`], from [`Coordinator::builder`] or, with the feature `serde`, from
+/// the [environment](Self::from_env).
 ///
 /// [`build`](Self::build) returns the first error in the settings, before anything is sent. A
 /// setting that cannot be used stays an error, even if it is set again. The order of the settings

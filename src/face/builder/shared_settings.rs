@@ -9,11 +9,14 @@ use std::{
     time::Duration,
 };
 
-use strsim::{osa_distance, sorensen_dice};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 #[cfg(feature = "tls")]
 use super::certificates;
-use super::{Builder, Coordinator};
+use super::{
+    Builder, Coordinator,
+    environment::{self, MASTERS, PASSWORD},
+};
 use crate::{
     core::{config_error::ConfigError, restart::Quarantine},
     master::MasterSpec,
@@ -27,10 +30,9 @@ use crate::{
 ///
 /// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
 /// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
-/// between the URLs. A variable that is empty counts as unset. With the feature `serde`, the type
-/// is deserializable, and a key that is not known is an error. The error of a parser may show a
-/// line of the file, so write no password into the file: use
-/// [`password_file`](Self::password_file).
+/// between the URLs. A variable that is empty counts as unset. In a file, a key that is not known is
+/// an error. The error of a parser may show a line of the file, so write no password into the file:
+/// use [`password_file`](Self::password_file).
 ///
 /// The password is not among the fields. It is the content of
 /// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`. Masters
@@ -50,12 +52,8 @@ use crate::{
 /// let locks = settings.builder()?.build()?;
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug, Default)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize),
-    serde(default, deny_unknown_fields)
-)]
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SharedSettings {
     /// See [`Builder::masters`].
@@ -77,16 +75,16 @@ pub struct SharedSettings {
     /// The private key of the certificate in `cert_file`, without a passphrase.
     pub key_file: Option<PathBuf>,
     /// See [`Builder::ttl`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    #[serde(deserialize_with = "time")]
     pub ttl: Option<Duration>,
     /// See [`Builder::max_ttl`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    #[serde(deserialize_with = "time")]
     pub max_ttl: Option<Duration>,
     /// See [`Builder::connect_timeout`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    #[serde(deserialize_with = "time")]
     pub connect_timeout: Option<Duration>,
     /// See [`Builder::node_timeout`].
-    #[cfg_attr(feature = "serde", serde(deserialize_with = "time_of_text"))]
+    #[serde(deserialize_with = "time")]
     pub node_timeout: Option<Duration>,
     /// See [`Builder::key_template`].
     pub key_template: Option<String>,
@@ -103,40 +101,44 @@ impl SharedSettings {
     /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is much like
     /// that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
-        for name in variables()?.1 {
+        for name in environment::variables()?.1 {
             tracing::warn!(target: "quorlock", "the variable {name} is no setting of quorlock, and counts for nothing");
         }
-        Self::from_variables(|name| env::var_os(name))
+        environment::read(|name| env::var_os(name))
     }
 
-    fn from_variables(value: impl Fn(&str) -> Option<OsString>) -> Result<Self, ConfigError> {
-        let get = |name| value(name).filter(|value| !value.is_empty());
-        let text = |name| parsed(name, get(name), Ok);
-        let time = |name| parsed(name, get(name), |text| Ok(time(&text)?));
-        let urls = |name| parsed(name, get(name), masters).map(Option::unwrap_or_default);
-        let file = |name| get(name).map(PathBuf::from);
-        let truth = |text: String| text.parse().map_err(|_| "is neither true nor false".into());
-        Ok(Self {
-            masters: urls(MASTERS)?,
-            leaving: urls("QUORLOCK_LEAVING")?,
-            user: text("QUORLOCK_USER")?,
-            password_file: file("QUORLOCK_PASSWORD_FILE"),
-            ca_file: file("QUORLOCK_CA_FILE"),
-            cert_file: file("QUORLOCK_CERT_FILE"),
-            key_file: file("QUORLOCK_KEY_FILE"),
-            ttl: time("QUORLOCK_TTL")?,
-            max_ttl: time("QUORLOCK_MAX_TTL")?,
-            connect_timeout: time("QUORLOCK_CONNECT_TIMEOUT")?,
-            node_timeout: time("QUORLOCK_NODE_TIMEOUT")?,
-            key_template: text("QUORLOCK_KEY_TEMPLATE")?,
-            strict: parsed("QUORLOCK_STRICT", get("QUORLOCK_STRICT"), truth)?,
-        })
+    /// Returns the settings that name a file, in the order of the table.
+    pub(super) fn files(&mut self) -> [&mut Option<PathBuf>; 4] {
+        [
+            &mut self.password_file,
+            &mut self.ca_file,
+            &mut self.cert_file,
+            &mut self.key_file,
+        ]
     }
 
     /// Reads the password and the certificates, and gives them to the masters, but not to masters
     /// that are set later. The returned settings name no user and no file any more.
     /// [`builder`](Self::builder) does all of this, too. So only a program that uses the masters
-    /// without a builder needs `read_files`, for example to check the masters.
+    /// without a builder needs `read_files`, for example to check the masters, or to give them to
+    /// [groups](crate::Groups):
+    ///
+    /// ```no_run
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use quorlock::{Group, Groups, MasterSpec, SharedSettings};
+    ///
+    /// let shared = SharedSettings::from_env()?; // without QUORLOCK_MASTERS
+    /// let group = |id: &str, urls| {
+    ///     let mut of_group = shared.clone();
+    ///     of_group.masters = MasterSpec::list(urls);
+    ///     of_group.read_files().map(|read| Group::new(id, read.masters))
+    /// };
+    /// let a = group("a", "redis://10.0.0.1, redis://10.0.0.2, redis://10.0.0.3")?;
+    /// let b = group("b", "redis://10.0.1.1, redis://10.0.1.2, redis://10.0.1.3")?;
+    /// let locks = Groups::new(shared.builder()?, [a, b])?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     ///
@@ -152,7 +154,7 @@ impl SharedSettings {
         let password = match self.password_file.take() {
             Some(file) => Some(password_of_file(&file)?),
             None if user.is_none() && self.masters.iter().all(MasterSpec::has_password) => None,
-            None => parsed(PASSWORD, variable, |text| Ok(password(&text)?))?,
+            None => variable.map(password_of_variable).transpose()?,
         };
         let Some(password) = password else {
             let reason = "has no password: set QUORLOCK_PASSWORD, or name a password_file";
@@ -237,20 +239,6 @@ impl Builder {
     }
 }
 
-const MASTERS: &str = "QUORLOCK_MASTERS";
-const PASSWORD: &str = "QUORLOCK_PASSWORD";
-/// The variables of the settings.
-const SETTINGS: &str = "QUORLOCK_MASTERS QUORLOCK_LEAVING QUORLOCK_USER QUORLOCK_PASSWORD \
-    QUORLOCK_PASSWORD_FILE QUORLOCK_CA_FILE QUORLOCK_CERT_FILE QUORLOCK_KEY_FILE QUORLOCK_TTL \
-    QUORLOCK_MAX_TTL QUORLOCK_CONNECT_TIMEOUT QUORLOCK_NODE_TIMEOUT QUORLOCK_KEY_TEMPLATE \
-    QUORLOCK_STRICT";
-/// The variables that `quorlock run` sets.
-const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_DEADLINE_MS QUORLOCK_FENCING_TOKEN \
-    QUORLOCK_SLOT";
-/// A variable with one of these parts in its name is ignored, because it describes a Kubernetes
-/// service or is for tests.
-const FOREIGN: [&str; 3] = ["_SERVICE_", "_PORT", "_TEST_"];
-
 /// Creates the error for a place whose value cannot be used. `reason` must show no part of the
 /// value.
 pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
@@ -260,75 +248,16 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
     }
 }
 
-/// Returns the variables of the environment that are settings, and those that look like settings
-/// but are not. A variable that is empty counts as unset.
-///
-/// # Errors
-///
-/// [`ConfigError::Shared`] names a variable that is probably misspelt. If the variable were
-/// ignored, programs could have different settings, and two of them could hold one lock.
-pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
-    let set = env::vars_os().filter(|(_, value)| !value.is_empty());
-    sorted(set.filter_map(|(name, _)| name.into_string().ok()))
-}
-
-fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<String>), ConfigError> {
-    let settings: Vec<_> = SETTINGS.split(' ').collect();
-    let (known, mut others): (Vec<_>, Vec<_>) = names.partition(|name| settings.contains(&&**name));
-    let is_of_run = |name: &str| OF_RUN.split(' ').any(|one| one == name);
-    let is_foreign = |name: &str| FOREIGN.iter().any(|part| name.contains(part));
-    others.retain(|name| !name.starts_with('_') && !is_of_run(name) && !is_foreign(name));
-    for name in &others {
-        let text = &*name.to_uppercase();
-        // `sorensen_dice` compares pairs of letters.
-        let is_near = |near: &str| osa_distance(text, near) < 2 || sorensen_dice(text, near) > 0.85;
-        if let Some(near) = settings.iter().find(|near| is_near(near)) {
-            let reason = format!("is not known: is it {near}?");
-            return Err(wrong(format!("the variable {name}"), reason));
-        }
-    }
-    others.retain(|name| name.starts_with("QUORLOCK_"));
-    Ok((known, others))
-}
-
-/// Parses the value of an environment variable.
-fn parsed<T>(
-    name: &str,
-    value: Option<OsString>,
-    parse: impl FnOnce(String) -> Result<T, String>,
-) -> Result<Option<T>, ConfigError> {
-    let value = value.map(|value| {
-        let text = value.into_string();
-        parse(text.map_err(|_| "is not text in UTF-8")?)
-    });
-    let place = format!("the variable {name}");
-    value.transpose().map_err(|reason| wrong(place, reason))
-}
-
-/// Returns the masters whose URLs are in an environment variable.
-fn masters(urls: String) -> Result<Vec<MasterSpec>, String> {
-    let masters = MasterSpec::list(&urls);
-    for (number, master) in (1..).zip(&masters) {
-        let address = master.address();
-        address.map_err(|why| format!("is wrong: master {number}: {why}"))?;
-    }
-    Ok(masters)
-}
-
 /// Reads a time such as `500ms`. A number without a unit means seconds, as for `flock` and
 /// `timeout`.
-pub fn time(text: &str) -> Result<Duration, &'static str> {
+fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => humantime::parse_duration(text).ok(),
+        Err(_) => humantime::parse_duration(&text).ok(),
     };
-    time.ok_or("is not a time, expected one such as 10s, 500ms or 1m")
-}
-
-#[cfg(feature = "serde")]
-fn time_of_text<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = <String as serde::Deserialize>::deserialize(from)?;
-    time(&text).map(Some).map_err(serde::de::Error::custom)
+    let wrong = || D::Error::custom("is not a time, expected one such as 10s, 500ms or 1m");
+    time.map(Some).ok_or_else(wrong)
 }
 
 /// Reads at most 64 KiB of the file, because a file of that length is too long for a password.
@@ -337,6 +266,12 @@ fn password_of_file(file: &Path) -> Result<String, ConfigError> {
     let text = File::open(file).and_then(|file| io::read_to_string(file.take(1 << 16)));
     let text = text.map_err(|error| wrong(format!("cannot be read: {error}")))?;
     password(&text).map_err(|reason| wrong(reason.to_owned()))
+}
+
+fn password_of_variable(value: OsString) -> Result<String, ConfigError> {
+    let text = value.into_string().map_err(|_| "is not text in UTF-8");
+    let password = text.and_then(|text| password(&text));
+    password.map_err(|reason| wrong(format!("the variable {PASSWORD}"), reason))
 }
 
 /// Returns the password in the content of a file or a variable.
@@ -358,142 +293,6 @@ fn password(text: &str) -> Result<String, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_misspelt_variable_is_refused_or_told_of() {
-        let (known, unknown, ours) = (Some("known"), Some("unknown"), None);
-        for (name, expected) in [
-            ("QUORLOCK_LEAVING", known),
-            ("QUORLOCK_PASSWORD", known),
-            ("QUORLOCK_LEAVIN", Some("QUORLOCK_LEAVING")),
-            ("QUORLOCK_LEAVE", Some("QUORLOCK_LEAVING")),
-            ("QUORLOCK_TLL", Some("QUORLOCK_TTL")),
-            ("QUORLOCK_USRE", Some("QUORLOCK_USER")),
-            ("quorlock_ttl", Some("QUORLOCK_TTL")),
-            ("QUORLOK_STRICT", Some("QUORLOCK_STRICT")),
-            ("QUORLOCK_MASTER", Some("QUORLOCK_MASTERS")),
-            ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts
-            ("QUORLOCK_MASTERS_FILE", Some("QUORLOCK_MASTERS")),
-            ("QUORLOCK_TEMPLATE", Some("QUORLOCK_KEY_TEMPLATE")),
-            ("QUORLOCK_TIMEOUT", Some("QUORLOCK_NODE_TIMEOUT")),
-            ("QUORLOCK_PASSWD", Some("QUORLOCK_PASSWORD")),
-            ("QUORLOCK_PASSWORDS", Some("QUORLOCK_PASSWORD")),
-            ("QUORLOCK_PASSWORD_PATH", Some("QUORLOCK_PASSWORD")),
-            ("QUORLOCK_CA", unknown), // without it, no certificate is trusted
-            ("QUORLOCK_CONFIG", unknown),
-            ("QUORLOCK_SET", unknown),
-            ("QUORLOCK_VERSION", unknown), // of the image, perhaps
-            ("QUORLOCK_IMAGE", unknown),
-            ("QUORLOCK_NODE", unknown),
-            ("QUORLOCK_NODE_NAME", unknown),
-            ("QUORLOCK_MAX_WAIT", unknown),
-            ("QUORLOCK_METRICS", unknown),
-            ("QUORLOCK_LOCK_TTL", unknown),
-            ("QUORLOCK_LOCK", ours),
-            ("QUORLOCK_VOTES", ours),
-            ("QUORLOCK_DEADLINE_MS", ours),
-            ("QUORLOCK_FENCING_TOKEN", ours),
-            ("QUORLOCK_SLOT", ours),
-            ("QUORLOCK_TEST_SERVERS", ours),
-            ("QUORLOCK_MASTER_SERVICE_HOST", ours), // of Kubernetes
-            ("QUORLOCK_MASTER_PORT_6379_TCP", ours),
-            ("_QUORLOCK_TTL", ours), // switched off, perhaps
-            ("PASSWORD", ours),
-        ] {
-            let found = match sorted([name.to_owned()].into_iter()) {
-                Ok((settings, _)) if settings == [name] => known,
-                Ok((_, others)) if others == [name] => unknown,
-                Ok(_) => ours,
-                Err(error) => {
-                    let expected = format!(
-                        "the variable {name} is not known: is it {}?",
-                        expected.unwrap_or_default()
-                    );
-                    assert_eq!(error.to_string(), expected);
-                    continue;
-                }
-            };
-            assert_eq!(found, expected, "{name}");
-        }
-    }
-
-    fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
-        SharedSettings::from_variables(|name| {
-            assert!(SETTINGS.split(' ').any(|known| known == name), "{name}");
-            let given = variables.iter().find(|(given, _)| *given == name);
-            given.map(|(_, value)| value.into())
-        })
-    }
-
-    #[test]
-    fn each_field_is_a_variable() {
-        let none = format!("{:?}", SharedSettings::default());
-        assert_eq!(format!("{:?}", read(&[]).unwrap()), none);
-        for (name, value, field) in [
-            (
-                "MASTERS",
-                "redis://a,\nredis://:hunter2@b",
-                "masters: [a:6379, b:6379]",
-            ),
-            ("LEAVING", "redis://a", "leaving: [a:6379]"),
-            ("USER", "locks", "user: Some(\"locks\")"),
-            ("PASSWORD_FILE", "/p", "password_file: Some(\"/p\")"),
-            ("CA_FILE", "/ca", "ca_file: Some(\"/ca\")"),
-            ("CERT_FILE", "/c", "cert_file: Some(\"/c\")"),
-            ("KEY_FILE", "/k", "key_file: Some(\"/k\")"),
-            ("TTL", "2m", "ttl: Some(120s)"),
-            ("TTL", "20", "ttl: Some(20s)"), // as with --ttl 20
-            ("MAX_TTL", "1m 30s", "max_ttl: Some(90s)"),
-            ("CONNECT_TIMEOUT", "5s", "connect_timeout: Some(5s)"),
-            ("NODE_TIMEOUT", "500ms", "node_timeout: Some(500ms)"),
-            (
-                "KEY_TEMPLATE",
-                "l:{name}",
-                "key_template: Some(\"l:{name}\")",
-            ),
-            ("STRICT", "true", "strict: Some(true)"),
-        ] {
-            let name = format!("QUORLOCK_{name}");
-            let shown = format!("{:?}", read(&[(&name, value)]).unwrap());
-            assert!(shown.contains(&format!(" {field}")), "{name}: {shown}");
-            assert_eq!(
-                format!("{:?}", read(&[(&name, "")]).unwrap()),
-                none,
-                "{name}"
-            );
-        }
-    }
-
-    #[test]
-    fn an_error_names_the_variable_and_not_its_value() {
-        let time = "is not a time, expected one such as 10s, 500ms or 1m";
-        for (name, value, reason) in [
-            ("MAX_TTL", "hunter2", time),
-            ("TTL", "10x", time),
-            ("STRICT", "hunter2", "is neither true nor false"),
-            (
-                "LEAVING",
-                "redis://a,redis://:hunter2@b:x",
-                "is wrong: master 2: the port in its URL is not a number up to 65535",
-            ),
-        ] {
-            let name = format!("QUORLOCK_{name}");
-            let error = read(&[(&name, value)]).unwrap_err().to_string();
-            let expected = format!("the variable {name} {reason}");
-            assert!(error.starts_with(&expected), "{error}");
-            assert!(!error.contains("hunter2"), "{error}");
-        }
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn a_variable_is_text() {
-        use std::os::unix::ffi::OsStringExt;
-        let bytes = |_: &str| Some(OsString::from_vec(vec![0xff]));
-        let error = SharedSettings::from_variables(bytes).unwrap_err();
-        let expected = "the variable QUORLOCK_MASTERS is not text in UTF-8";
-        assert_eq!(error.to_string(), expected);
-    }
 
     #[test]
     fn a_password_is_one_line() {
@@ -527,8 +326,12 @@ mod tests {
     /// Like the file, the variable may end with a line break.
     #[test]
     fn a_password_is_shown_nowhere() {
-        let settings = read(&[("QUORLOCK_MASTERS", "redis://a"), ("QUORLOCK_USER", "u")]);
-        let with = settings.unwrap().with_password(Some("hunter2\n".into()));
+        let settings = SharedSettings {
+            masters: vec!["redis://a".into()],
+            user: Some("u".into()),
+            ..SharedSettings::default()
+        };
+        let with = settings.with_password(Some("hunter2\n".into()));
         // A builder reads the variable again. All masters have a password now, so a variable with
         // two lines is no error.
         let settings = with.unwrap().with_password(Some("a\nb".into()));
@@ -536,5 +339,4 @@ mod tests {
         assert!(!format!("{settings:?}").contains("hunter2"));
         let builder = settings.builder().unwrap();
         assert!(!format!("{builder:?}").contains("hunter2"));
-    }
-}
+    }}

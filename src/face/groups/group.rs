@@ -18,25 +18,9 @@ use crate::{
 /// # let _ = (group, twice_the_size);
 /// ```
 ///
-/// The [shared settings](crate::SharedSettings) have no groups. But a group's masters can take
-/// their login and certificates from these settings, and the builder can take all others:
-///
-/// ```no_run
-/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use quorlock::{Group, Groups, MasterSpec, SharedSettings};
-///
-/// let shared = SharedSettings::from_env()?; // without QUORLOCK_MASTERS
-/// let group = |id: &str, urls| {
-///     let mut of_group = shared.clone();
-///     of_group.masters = MasterSpec::list(urls);
-///     of_group.read_files().map(|read| Group::new(id, read.masters))
-/// };
-/// let a = group("a", "redis://10.0.0.1, redis://10.0.0.2, redis://10.0.0.3")?;
-/// let b = group("b", "redis://10.0.1.1, redis://10.0.1.2, redis://10.0.1.3")?;
-/// let locks = Groups::new(shared.builder()?, [a, b])?;
-/// # Ok(()) }
-/// ```
+/// The shared settings have no groups. But a group's masters can take their login and certificates
+/// from these settings, and the builder can take all others: see
+/// [`SharedSettings::read_files`](crate::SharedSettings::read_files).
 #[derive(Clone, Debug)]
 pub struct Group {
     pub(super) id: String,

@@ -1,0 +1,382 @@
+//! The table of the shared settings, and the environment, which is read as a file is.
+
+use std::{env, ffi::OsString};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{
+        Error as _, IntoDeserializer, Visitor,
+        value::{Error, MapDeserializer, SeqDeserializer},
+    },
+    forward_to_deserialize_any,
+};
+
+use super::shared_settings::{SharedSettings, wrong};
+use crate::{core::config_error::ConfigError, master::MasterSpec};
+
+/// Reads the variables, in which an empty value counts as none.
+pub(super) fn read(
+    value: impl Fn(&str) -> Option<OsString>,
+) -> Result<SharedSettings, ConfigError> {
+    let get = |name| value(name).filter(|value| !value.is_empty());
+    let is_file = |row: &[&str; 4]| row[2] == FILE;
+    let (files, others): (Vec<_>, Vec<[_; 4]>) = SETTINGS.into_iter().partition(is_file);
+    let mut last = ""; // if a value is wrong, no other is read after it
+    let others = others.into_iter().filter(|row| row[0] != PASSWORD);
+    let values = others.filter_map(|[name, key, ..]| {
+        let value = Value(get(name)?);
+        last = name;
+        Some((key, value))
+    });
+    let mut settings = SharedSettings::deserialize(MapDeserializer::new(values))
+        .map_err(|reason| wrong(format!("the variable {last}"), reason.to_string()))?;
+    // Unlike the paths of serde, these need not be UTF-8.
+    for ([name, ..], file) in files.into_iter().zip(settings.files()) {
+        *file = get(name).map(Into::into);
+    }
+    Ok(settings)
+}
+
+/// The value of a variable. Errors show no part of it.
+struct Value(OsString);
+
+impl Value {
+    fn text(self) -> Result<String, Error> {
+        let text = self.0.into_string();
+        text.map_err(|_| Error::custom("is not text in UTF-8"))
+    }
+}
+
+impl IntoDeserializer<'_> for Value {
+    type Deserializer = Self;
+
+    fn into_deserializer(self) -> Self {
+        self
+    }
+}
+
+impl<'de> Deserializer<'de> for Value {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_string(self.text()?)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let truth = self.text()?.parse();
+        visitor.visit_bool(truth.map_err(|_| Error::custom("is neither true nor false"))?)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_some(self)
+    }
+
+    /// Only masters are a list.
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        let urls = self.text()?;
+        let urls = MasterSpec::split(&urls).into_iter();
+        for (number, url) in (1..).zip(urls.clone()) {
+            let wrong = |why| Error::custom(format!("is wrong: master {number}: {why}"));
+            MasterSpec::from(url).address().map_err(wrong)?;
+        }
+        visitor.visit_seq(SeqDeserializer::new(urls))
+    }
+
+    forward_to_deserialize_any! {
+        i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
+        newtype_struct tuple tuple_struct map struct enum identifier ignored_any
+    }
+}
+
+/// Returns the variables of the environment that are settings, and those that look like settings
+/// but are not. A variable that is empty counts as unset.
+///
+/// # Errors
+///
+/// [`ConfigError::Shared`] names a variable that is probably misspelt. If the variable were
+/// ignored, programs could have different settings, and two of them could hold one lock.
+pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
+    let set = env::vars_os().filter(|(_, value)| !value.is_empty());
+    sorted(set.filter_map(|(name, _)| name.into_string().ok()))
+}
+
+fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<String>), ConfigError> {
+    let settings = SETTINGS.map(|[name, ..]| name);
+    let (known, mut others): (Vec<_>, Vec<_>) = names.partition(|name| settings.contains(&&**name));
+    let is_of_run = |name: &str| OF_RUN.split(' ').any(|one| one == name);
+    let is_foreign = |name: &str| FOREIGN.iter().any(|part| name.contains(part));
+    others.retain(|name| !name.starts_with('_') && !is_of_run(name) && !is_foreign(name));
+    for name in &others {
+        let text = name.to_uppercase();
+        let rated = settings.iter().map(|near| (likeness(&text, near), near));
+        let nearest = rated.max_by(|one, other| one.0.total_cmp(&other.0));
+        if let Some((_, near)) = nearest.filter(|(likeness, _)| *likeness > 0.83) {
+            let reason = format!("is not known: is it {near}?");
+            return Err(wrong(format!("the variable {name}"), reason));
+        }
+    }
+    others.retain(|name| name.starts_with("QUORLOCK_"));
+    Ok((known, others))
+}
+
+/// Returns which part of the pairs of neighbouring letters two names have in common, from 0 to 1.
+/// The order in a pair does not matter, so swapped letters cost two pairs, as a wrong letter does.
+fn likeness(one: &str, other: &str) -> f64 {
+    let pairs = |name: &str| -> Vec<_> {
+        let pairs = name.as_bytes().windows(2);
+        pairs
+            .map(|pair| (pair[0].min(pair[1]), pair[0].max(pair[1])))
+            .collect()
+    };
+    let (mut left, theirs) = (pairs(one), pairs(other));
+    let all = left.len() + theirs.len();
+    let common = theirs.iter().filter(|pair| {
+        let at = left.iter().position(|one| one == *pair);
+        at.map(|at| left.swap_remove(at)).is_some()
+    });
+    (2 * common.count()) as f64 / all as f64
+}
+
+/// The settings that programs share, a row each: the variable, the key in a file, the kind of the
+/// value, and a text about it. The first sentence of a text is a summary, with the default in
+/// brackets. The password has no key, because the errors of parsers show lines of the file.
+// The names of a row are on one line.
+#[rustfmt::skip]
+pub const SETTINGS: [[&str; 4]; 14] = [
+    [MASTERS, "masters", "URL",
+        "URLs of the masters: redis://, rediss:// (TLS), unix:// (a socket), redis+sentinel://."],
+    ["QUORLOCK_LEAVING", "leaving", "URL",
+        "URLs of the old masters, while the masters are changed. Everything then needs a majority \
+         of each list. Give all old masters, also those that stay."],
+    ["QUORLOCK_USER", "user", "TEXT",
+        "User of masters whose URLs have no password [the default user]."],
+    ["QUORLOCK_PASSWORD_FILE", "password_file", FILE,
+        "File with the password of masters whose URLs have none. The password is its only line. \
+         It is read once, at the start."],
+    [PASSWORD, "", "TEXT",
+        "Password of masters whose URLs have none. A password file comes before it."],
+    ["QUORLOCK_CA_FILE", "ca_file", FILE,
+        "Authorities that are trusted for rediss:// URLs [those of the system]. In PEM form."],
+    ["QUORLOCK_CERT_FILE", "cert_file", FILE,
+        "Certificate of this client in PEM form. It needs ca_file and key_file."],
+    ["QUORLOCK_KEY_FILE", "key_file", FILE,
+        "Private key of this certificate in PEM form, without a passphrase."],
+    ["QUORLOCK_TTL", "ttl", "TIME",
+        "Time until a lock ends if its holder dies [10s]."],
+    ["QUORLOCK_MAX_TTL", "max_ttl", "TIME",
+        "Longest TTL of all programs [1m]. A longer TTL needs it. It must be the same in all \
+         programs. A master that may have forgotten locks has no vote for this time."],
+    ["QUORLOCK_CONNECT_TIMEOUT", "connect_timeout", "TIME",
+        "Time to connect to a master: name resolution, TLS and login [1s]. From 1ms to 60s."],
+    ["QUORLOCK_NODE_TIMEOUT", "node_timeout", "TIME",
+        "Time for a master's answer [follows its answers, 50ms to 1s]. From 1ms to 60s. Take 500ms \
+         if masters lack processor time, as with CPU limits."],
+    ["QUORLOCK_KEY_TEMPLATE", "key_template", "KEY",
+        "Key of a lock on the masters [{name}]. For example locks:{name}. It must be the same in \
+         all programs."],
+    ["QUORLOCK_STRICT", "strict", "BOOL",
+        "Give no vote to masters that no program has used before. That lasts for max_ttl. Use it \
+         in all programs if some of them come and go, such as cron jobs: they see each master for \
+         the first time, and would not notice that it has restarted without its locks."],
+];
+
+/// The variable with the masters.
+pub(super) const MASTERS: &str = "QUORLOCK_MASTERS";
+/// The variable with the password.
+pub(super) const PASSWORD: &str = "QUORLOCK_PASSWORD";
+/// The kind of the settings that name a file.
+const FILE: &str = "FILE";
+/// The variables that `quorlock run` sets.
+const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_DEADLINE_MS QUORLOCK_FENCING_TOKEN \
+    QUORLOCK_SLOT";
+/// A variable with one of these parts in its name is ignored, because it describes a Kubernetes
+/// service or is for tests.
+const FOREIGN: [&str; 3] = ["_SERVICE_", "_PORT", "_TEST_"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Readers of the page find each row, and nothing else.
+    #[test]
+    fn the_page_has_the_rows_of_the_table() {
+        let page = include_str!("../../../docs/settings.md");
+        let (_, page) = page.split_once("## The environment and files").unwrap();
+        for [name, key, _, text] in SETTINGS {
+            let is_row =
+                |line: &&str| line.starts_with("| ") && line.contains(&format!("`{name}`"));
+            let row = page.lines().find(is_row);
+            let row = row.unwrap_or_else(|| panic!("{name} is in no row"));
+            assert!(key.is_empty() || row.contains(&format!("`{key}`")), "{row}");
+            assert!(text.ends_with('.'), "{text}");
+        }
+        let named = page.split("QUORLOCK_").skip(1).map(|after| {
+            let name = after
+                .split(|c: char| !c.is_ascii_uppercase() && c != '_')
+                .next();
+            format!("QUORLOCK_{}", name.unwrap_or_default())
+        });
+        for name in named {
+            assert!(
+                SETTINGS.iter().any(|row| row[0] == name),
+                "{name} is no row"
+            );
+        }
+    }
+
+    #[test]
+    fn a_variable_is_a_key_in_capital_letters() {
+        for [name, key, ..] in SETTINGS {
+            let expected = format!("QUORLOCK_{}", key.to_uppercase());
+            assert_eq!(name, if key.is_empty() { PASSWORD } else { &*expected });
+        }
+    }
+
+    #[test]
+    fn a_misspelt_variable_is_refused_or_told_of() {
+        let (known, unknown, ours) = (Some("known"), Some("unknown"), None);
+        for (name, expected) in [
+            ("QUORLOCK_LEAVING", known),
+            ("QUORLOCK_PASSWORD", known),
+            ("QUORLOCK_LEAVIN", Some("QUORLOCK_LEAVING")),
+            ("QUORLOCK_LEAVE", Some("QUORLOCK_LEAVING")),
+            ("QUORLOCK_TLL", Some("QUORLOCK_TTL")),
+            ("QUORLOCK_USRE", Some("QUORLOCK_USER")),
+            ("quorlock_ttl", Some("QUORLOCK_TTL")),
+            ("QUORLOK_STRICT", Some("QUORLOCK_STRICT")),
+            ("QUROLOCK_STRICT", Some("QUORLOCK_STRICT")),
+            ("QUORLOCK_STRCIT", Some("QUORLOCK_STRICT")),
+            ("QUORLOCK_MASTER", Some("QUORLOCK_MASTERS")),
+            ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts
+            ("QUORLOCK_MASTERS_FILE", Some("QUORLOCK_MASTERS")),
+            ("QUORLOCK_TEMPLATE", Some("QUORLOCK_KEY_TEMPLATE")),
+            ("QUORLOCK_TIMEOUT", Some("QUORLOCK_NODE_TIMEOUT")),
+            ("QUORLOCK_PASSWD", Some("QUORLOCK_PASSWORD")),
+            ("QUORLOCK_PASSWORDS", Some("QUORLOCK_PASSWORD")),
+            ("QUORLOCK_PASSWORD_PATH", Some("QUORLOCK_PASSWORD")),
+            ("QUORLOCK_CA", unknown), // without it, no certificate is trusted
+            ("QUORLOCK_CONFIG", unknown),
+            ("QUORLOCK_SET", unknown),
+            ("QUORLOCK_VERSION", unknown), // of the image, perhaps
+            ("QUORLOCK_IMAGE", unknown),
+            ("QUORLOCK_NODE", unknown),
+            ("QUORLOCK_NODE_NAME", unknown),
+            ("QUORLOCK_MAX_WAIT", unknown),
+            ("QUORLOCK_METRICS", unknown),
+            ("QUORLOCK_LOCK_TTL", unknown),
+            ("QUORLOCK_LOCK", ours),
+            ("QUORLOCK_VOTES", ours),
+            ("QUORLOCK_DEADLINE_MS", ours),
+            ("QUORLOCK_FENCING_TOKEN", ours),
+            ("QUORLOCK_SLOT", ours),
+            ("QUORLOCK_TEST_SERVERS", ours),
+            ("QUORLOCK_MASTER_SERVICE_HOST", ours), // of Kubernetes
+            ("QUORLOCK_MASTER_PORT_6379_TCP", ours),
+            ("_QUORLOCK_TTL", ours), // switched off, perhaps
+            ("PASSWORD", ours),
+        ] {
+            let found = match sorted([name.to_owned()].into_iter()) {
+                Ok((settings, _)) if settings == [name] => known,
+                Ok((_, others)) if others == [name] => unknown,
+                Ok(_) => ours,
+                Err(error) => {
+                    let expected = format!(
+                        "the variable {name} is not known: is it {}?",
+                        expected.unwrap_or_default()
+                    );
+                    assert_eq!(error.to_string(), expected);
+                    continue;
+                }
+            };
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+
+    fn read(variables: &[(&str, &str)]) -> Result<SharedSettings, ConfigError> {
+        super::read(|name| {
+            assert_ne!(name, PASSWORD, "a builder reads the password");
+            let given = variables.iter().find(|(given, _)| *given == name);
+            given.map(|(_, value)| value.into())
+        })
+    }
+
+    #[test]
+    fn each_field_is_a_variable() {
+        let none = format!("{:?}", SharedSettings::default());
+        assert_eq!(format!("{:?}", read(&[]).unwrap()), none);
+        for (name, value, field) in [
+            (
+                "MASTERS",
+                "redis://a,\nredis://:hunter2@b",
+                "masters: [a:6379, b:6379]",
+            ),
+            ("LEAVING", "redis://a", "leaving: [a:6379]"),
+            ("USER", "locks", "user: Some(\"locks\")"),
+            ("PASSWORD_FILE", "/p", "password_file: Some(\"/p\")"),
+            ("CA_FILE", "/ca", "ca_file: Some(\"/ca\")"),
+            ("CERT_FILE", "/c", "cert_file: Some(\"/c\")"),
+            ("KEY_FILE", "/k", "key_file: Some(\"/k\")"),
+            ("TTL", "2m", "ttl: Some(120s)"),
+            ("TTL", "20", "ttl: Some(20s)"), // as with --ttl 20
+            ("MAX_TTL", "1m 30s", "max_ttl: Some(90s)"),
+            ("CONNECT_TIMEOUT", "5s", "connect_timeout: Some(5s)"),
+            ("NODE_TIMEOUT", "500ms", "node_timeout: Some(500ms)"),
+            (
+                "KEY_TEMPLATE",
+                "l:{name}",
+                "key_template: Some(\"l:{name}\")",
+            ),
+            ("STRICT", "true", "strict: Some(true)"),
+        ] {
+            let name = format!("QUORLOCK_{name}");
+            let shown = format!("{:?}", read(&[(&name, value)]).unwrap());
+            assert!(shown.contains(&format!(" {field}")), "{name}: {shown}");
+            assert_eq!(
+                format!("{:?}", read(&[(&name, "")]).unwrap()),
+                none,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_variable_and_not_its_value() {
+        let time = "is not a time, expected one such as 10s, 500ms or 1m";
+        for (name, value, reason) in [
+            ("MAX_TTL", "hunter2", time),
+            ("TTL", "10x", time),
+            ("STRICT", "hunter2", "is neither true nor false"),
+            (
+                "LEAVING",
+                "redis://a,redis://:hunter2@b:x",
+                "is wrong: master 2: the port in its URL is not a number up to 65535",
+            ),
+        ] {
+            let name = format!("QUORLOCK_{name}");
+            let error = read(&[(&name, value)]).unwrap_err().to_string();
+            let expected = format!("the variable {name} {reason}");
+            assert!(error.starts_with(&expected), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    /// Only the name of a file may be no text.
+    #[cfg(unix)]
+    #[test]
+    fn a_variable_is_text() {
+        use std::os::unix::ffi::OsStringExt;
+        for [name, key, kind, _] in SETTINGS {
+            let bytes = |given: &str| (given == name).then(|| OsString::from_vec(vec![0xff]));
+            match super::read(bytes) {
+                Ok(mut settings) if kind == FILE => {
+                    assert_eq!(settings.files().into_iter().flatten().count(), 1, "{name}");
+                }
+                Ok(_) => assert!(key.is_empty(), "{name}"),
+                Err(error) => {
+                    let expected = format!("the variable {name} is not text in UTF-8");
+                    assert_eq!(error.to_string(), expected);
+                }
+            }
+        }
+    }
+}
