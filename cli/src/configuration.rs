@@ -28,8 +28,8 @@ fn shared_server(set: &SharedSettings, other: &SharedSettings) -> Option<String>
     shared.map(|(server, _)| server)
 }
 
-/// Returns the settings of [`Meaning`](crate::args::Meaning), with their options, that `set` has
-/// and `listed`, which was not read from a file, has not.
+/// Returns the settings that all programs must share, with their options, that `set` has and
+/// `listed`, which was not read from a file, has not.
 fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
     let (set, usual) = (Shared::from(set), Shared::default());
     let has_template = set.key_template != usual.key_template && listed.key_template.is_none();
@@ -60,30 +60,20 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
             or write ~/.config/quorlock.toml";
         return Err(Failure::new(Exit::Usage, why));
     };
-    let (name, mut settings) =
+    let (name, settings) =
         choose(&mut file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
     let place = format!("the set {name:?} in {}", path.display());
     // As the file was written, not as the program was started.
     let folder = path.parent().unwrap_or(Path::new(""));
-    let files = [
-        &mut settings.password_file,
-        &mut settings.ca_file,
-        &mut settings.cert_file,
-        &mut settings.key_file,
-    ];
-    for file in files.into_iter().flatten() {
-        *file = folder.join(&*file);
-    }
-    Ok((name, place, settings))
+    Ok((name, place, settings.relative_to(folder)))
 }
 
 /// Checks masters that were listed beside a configuration file.
 ///
 /// # Errors
 ///
-/// A set of the file has one of these masters, and a setting of
-/// [`Meaning`](crate::args::Meaning) that the list has not. With the file and without it, two
-/// programs could hold one lock.
+/// A set of the file has one of these masters, and a setting that all programs must share and the
+/// list has not. With the file and without it, two programs could hold one lock.
 pub(crate) fn check_listed(
     listed: &SharedSettings,
     source: &impl Display,

@@ -1,6 +1,6 @@
 //! A program that has its masters and settings in a section of its TOML file.
 
-use std::{env, error::Error, fs, time::Duration};
+use std::{env, error::Error, fs, path::Path, time::Duration};
 
 use quorlock::SharedSettings;
 use serde::Deserialize;
@@ -13,8 +13,10 @@ struct Settings {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let path = env::args().nth(1).ok_or("name a TOML file")?;
-    let settings: Settings = toml::from_str(&fs::read_to_string(path)?)?;
-    let locks = settings.locks.builder()?.build()?;
+    let settings: Settings = toml::from_str(&fs::read_to_string(&path)?)?;
+    let directory = Path::new(&path).parent().ok_or("name a TOML file")?;
+    let settings = settings.locks.relative_to(directory); // its password_file, for example
+    let locks = settings.builder()?.build()?;
     println!("{}", locks.all_ready(Duration::from_secs(5)).await?);
     Ok(())
 }

@@ -313,8 +313,10 @@ fn masters_come_from_a_toml_file() {
     assert_eq!(said.matches("can vote").count(), 3, "{said}");
 
     let wrong = [urls[0].clone(), "redis://:hunter2@b:x".to_owned()];
+    let no_file = path.with_file_name("none").display().to_string();
     for (urls, more, expected) in [
         (&wrong[..], "", "the port in its URL is not a number"),
+        (&urls, "password_file = \"none\"", &*no_file),
         (&urls, "password = 1", "unknown field `password`"),
         (
             &urls,

@@ -62,9 +62,8 @@ pub struct SharedSettings {
     pub leaving: Vec<MasterSpec>,
     /// The user of masters whose URLs have no password. `None`: the default user.
     pub user: Option<String>,
-    /// The file whose only line is the password of masters whose URLs have none. A relative path
-    /// begins in the working directory. In the configuration file of the command line, it begins in
-    /// the directory of that file.
+    /// The file whose only line is the password of masters whose URLs have none. See
+    /// [`relative_to`](Self::relative_to).
     pub password_file: Option<PathBuf>,
     /// A PEM file with the authorities that may sign the certificates of `rediss://` masters
     /// (feature `tls`). The file takes precedence over [`Builder::tls`]. `None`: the authorities of
@@ -105,6 +104,16 @@ impl SharedSettings {
             tracing::warn!(target: "quorlock", "the variable {name} is no setting of quorlock, and counts for nothing");
         }
         environment::read(|name| env::var_os(name))
+    }
+
+    /// Lets the relative names of files begin in `directory`, such as that of the configuration
+    /// file. Otherwise they begin in the working directory.
+    #[must_use]
+    pub fn relative_to(mut self, directory: impl AsRef<Path>) -> Self {
+        for file in self.files().into_iter().flatten() {
+            *file = directory.as_ref().join(&file);
+        }
+        self
     }
 
     /// Returns the settings that name a file, in the order of the table.
@@ -339,4 +348,16 @@ mod tests {
         assert!(!format!("{settings:?}").contains("hunter2"));
         let builder = settings.builder().unwrap();
         assert!(!format!("{builder:?}").contains("hunter2"));
-    }}
+    }
+    #[test]
+    fn names_of_files_are_relative_to_a_directory() {
+        let mut settings = SharedSettings::default();
+        for (file, name) in settings.files().into_iter().zip(["p", "/ca", "c", "../k"]) {
+            *file = Some(name.into());
+        }
+        let mut settings = settings.relative_to("/etc/locks");
+        let names = settings.files().map(|file| file.take().unwrap());
+        let expected = ["/etc/locks/p", "/ca", "/etc/locks/c", "/etc/locks/../k"];
+        assert_eq!(names, expected.map(PathBuf::from));
+    }
+}
