@@ -11,7 +11,7 @@ use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
 
 use crate::{
-    help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS},
+    help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS, of_table},
     values::{number, some_time, textfile, time},
 };
 
@@ -44,66 +44,45 @@ pub(crate) enum Verb {
 /// The heading of the options of all commands.
 pub(crate) const COMMON: &str = "Options of all commands";
 
-/// The options of all commands.
+/// The options of all commands. Those without a text here are settings.
 ///
 /// Each may stand before or after the name of the command.
 #[derive(Clone, Debug, Group)]
-#[command(next_help_heading = COMMON)]
+#[command(next_help_heading = COMMON, mut_args = of_table)]
 pub(crate) struct Common {
     /// URL of a master, repeated for each master.
     ///
     /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
     #[arg(global = true, long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
-    /// URL of an old master, while the masters are changed [those of the set].
-    ///
-    /// Everything then needs a majority of each list. Give all old masters, also those that stay.
-    #[arg(global = true, long, value_name = "URL")]
+    #[arg(global = true, long)]
     pub(crate) leaving: Vec<String>,
     /// Set of masters in the configuration file.
+    ///
+    /// Its settings count where there is no option.
     #[arg(global = true, long, value_name = "NAME")]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
-    /// A set has masters, and may have leaving, user, password_file, ttl, max_ttl, key_template,
-    /// strict, connect_timeout, node_timeout, and for TLS ca_file, cert_file and key_file.
+    /// The manual page has its keys.
     #[arg(global = true, long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Password of masters whose URLs have none.
-    #[arg(global = true, long, value_name = "FILE")]
+    #[arg(global = true, long)]
     pub(crate) password_file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) meaning: Meaning,
-    /// Time to connect to a master: name resolution, TLS and login [1s, or that of the set].
-    #[arg(global = true, long, value_name = "TIME", value_parser = time)]
+    // If two programs differ in one of the next three, then both may hold the lock of one name.
+    #[arg(global = true, long)]
+    pub(crate) key_template: Option<String>,
+    #[arg(global = true, long, value_parser = time)]
+    pub(crate) max_ttl: Option<Duration>,
+    #[arg(global = true, long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) strict: Option<bool>,
+    #[arg(global = true, long, value_parser = time)]
     pub(crate) connect_timeout: Option<Duration>,
-    /// Time for a master's answer [follows its answers, 50ms to 1s, or that of the set].
-    ///
-    /// Take 500ms if masters lack processor time, as with CPU limits.
-    #[arg(global = true, long, value_name = "TIME", value_parser = time)]
+    #[arg(global = true, long, value_parser = time)]
     pub(crate) node_timeout: Option<Duration>,
     /// Say more on stderr, such as all votes.
     #[arg(global = true, short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,
-}
-
-/// The settings that all programs must share. If two programs differ in one of them, then both may
-/// hold the lock of one name.
-#[derive(Clone, Debug, Group)]
-pub(crate) struct Meaning {
-    /// Key of a lock on the masters [{name}, or that of the set].
-    ///
-    /// For example locks:{name}. All programs must have the same key template.
-    #[arg(global = true, long, value_name = "KEY")]
-    pub(crate) key_template: Option<String>,
-    /// Longest TTL of all programs [1m, or that of the set].
-    ///
-    /// A master that may have forgotten locks has no vote for this time.
-    #[arg(global = true, long, value_name = "TIME", value_parser = time)]
-    pub(crate) max_ttl: Option<Duration>,
-    /// Give no vote to masters that no program has used before [that of the set].
-    #[arg(global = true, long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub(crate) strict: Option<bool>,
 }
 
 impl Common {
@@ -119,6 +98,7 @@ impl Common {
 
 /// The options of commands that ask for a lock and keep it.
 #[derive(Debug, Group)]
+#[command(mut_args = of_table)]
 pub(crate) struct Asking {
     /// Give up after this time, such as 500ms or 10s; 5 is 5s [never].
     #[arg(short, long, alias = "timeout", value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "nonblock")]
@@ -161,8 +141,7 @@ pub(crate) struct Asking {
     /// swap.
     #[arg(long, value_name = "N", value_parser = number::<usize, 1, 1_000>, conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
-    /// Time until the lock ends if its holder dies [that of the set, or 10s].
-    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    #[arg(long, value_parser = time, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
     ///

@@ -189,8 +189,9 @@ fn choose(file: &mut File, name: Option<&str>) -> Result<(String, SharedSettings
 
 fn usual_path() -> Option<PathBuf> {
     let folder = env::var_os("XDG_CONFIG_HOME").filter(|folder| !folder.is_empty());
-    let folder = folder.map(PathBuf::from);
-    let folder = folder.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".config")));
+    let folder = folder
+        .map(PathBuf::from)
+        .or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".config")));
     Some(folder?.join("quorlock.toml"))
 }
 

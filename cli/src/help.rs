@@ -1,4 +1,20 @@
-//! What `--help` and the manual page say after the arguments.
+//! What `--help` and the manual page say about settings, and after the arguments.
+
+use clap::Arg;
+use quorlock::tools::SETTINGS;
+
+/// Gives an option without a text that of the setting with its name. `-h` shows the first sentence.
+pub(crate) fn of_table(option: Arg) -> Arg {
+    let id = option.get_id().clone();
+    let row = SETTINGS.iter().find(|[_, key, ..]| id == *key);
+    let Some([_, _, kind, text]) = row.filter(|_| option.get_help().is_none()) else {
+        return option;
+    };
+    let text = text.trim_end_matches('.');
+    let (short, _) = text.split_once(". ").unwrap_or((text, ""));
+    let long = text.replacen(". ", ".\n\n", 1);
+    option.value_name(*kind).help(short).long_help(long)
+}
 
 pub(crate) const AFTER: &str = "\
 Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the system refused \

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man as Page;
+use quorlock::tools::SETTINGS;
 
 use crate::{
     args::{Args, Man},
@@ -42,12 +43,21 @@ fn render(mut command: Command, is_about_all: bool) -> io::Result<Vec<u8>> {
     page.render_options_section(&mut out)?;
     if is_about_all {
         page.render_subcommands_section(&mut out)?;
-        out.extend_from_slice(SECTIONS.as_bytes());
+        out.extend_from_slice(SECTIONS.replace(KEYS, &keys()).as_bytes());
     } else {
         page.render_extra_section(&mut out)?;
     }
     Ok(out)
 }
 
+/// Returns the keys of the configuration file, with their variables.
+fn keys() -> String {
+    let rows = SETTINGS.iter().filter(|[_, key, ..]| !key.is_empty());
+    rows.map(|[variable, key, _, text]| format!(".TP\n.IR {key} \", {variable}\"\n{text}\n"))
+        .collect()
+}
+
 /// The sections that are written by hand: statuses, variables and files.
 const SECTIONS: &str = include_str!("../man/sections.roff");
+/// The line in the place of the keys.
+const KEYS: &str = ".\\\" keys\n";

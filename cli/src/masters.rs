@@ -1,7 +1,7 @@
 //! The masters, from the options, the environment or the configuration file.
 
 use std::{
-    env, fmt, fs, mem,
+    fmt, fs, mem,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -211,13 +211,13 @@ const MASTERS: &str = "QUORLOCK_MASTERS";
 
 /// Says which variables count for nothing, unless it is quiet.
 fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSettings), Failure> {
-    let (unused, mut ignored) = variables()?;
+    let (known, mut ignored) = variables()?;
     if common.set.is_some() && !common.masters.is_empty() {
         let why = "--set and --master exclude each other";
         return Err(Failure::new(Exit::Usage, why));
     }
     let is_named = common.set.is_some() || common.config.is_some();
-    let is_set = env::var_os(MASTERS).is_some_and(|urls| !urls.is_empty());
+    let is_set = known.iter().any(|name| name == MASTERS);
     let (source, mut settings) = if !common.masters.is_empty() {
         let mut settings = SharedSettings::from_env()?;
         settings.masters = listed(&common.masters);
@@ -230,7 +230,7 @@ fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSetti
     };
     set_options(&mut settings, common);
     if let Source::Set { .. } = source {
-        ignored.extend(unused);
+        ignored.extend(known);
         ignored.retain(|name| name != MASTERS && name != "QUORLOCK_PASSWORD");
     } else {
         configuration::check_listed(&settings, &source, common)?;
@@ -247,19 +247,16 @@ fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSetti
 
 /// Puts the settings in their place that the command line has.
 fn set_options(settings: &mut SharedSettings, common: &Common) {
-    fn set<T>(setting: &mut Option<T>, option: Option<T>) {
-        *setting = option.or(setting.take());
+    let (given, set) = (common.clone(), settings);
+    if !given.leaving.is_empty() {
+        set.leaving = listed(&given.leaving);
     }
-    let meaning = common.meaning.clone();
-    if !common.leaving.is_empty() {
-        settings.leaving = listed(&common.leaving);
-    }
-    set(&mut settings.password_file, common.password_file.clone());
-    set(&mut settings.key_template, meaning.key_template);
-    set(&mut settings.max_ttl, meaning.max_ttl);
-    set(&mut settings.strict, meaning.strict);
-    set(&mut settings.connect_timeout, common.connect_timeout);
-    set(&mut settings.node_timeout, common.node_timeout);
+    set.password_file = given.password_file.or(set.password_file.take());
+    set.key_template = given.key_template.or(set.key_template.take());
+    set.max_ttl = given.max_ttl.or(set.max_ttl);
+    set.strict = given.strict.or(set.strict);
+    set.connect_timeout = given.connect_timeout.or(set.connect_timeout);
+    set.node_timeout = given.node_timeout.or(set.node_timeout);
 }
 
 /// Returns the masters of options, each of which may name several.

@@ -13,6 +13,7 @@ use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+use quorlock::tools::SETTINGS;
 use serde_json::Value;
 use testkit::server::Server;
 
@@ -42,17 +43,13 @@ pub fn shell(masters: &[Server], line: &str) -> Command {
 
 fn of_nobody(program: &str, masters: &[Server]) -> Command {
     let mut command = Command::new(program);
+    for [variable, ..] in SETTINGS {
+        command.env_remove(variable);
+    }
     command
         .env("QUORLOCK_MASTERS", urls(masters))
         .env("HOME", "/nonexistent")
         .env_remove("XDG_CONFIG_HOME")
-        .env_remove("QUORLOCK_LEAVING")
-        .env_remove("QUORLOCK_PASSWORD")
-        .env_remove("QUORLOCK_KEY_TEMPLATE")
-        .env_remove("QUORLOCK_MAX_TTL")
-        .env_remove("QUORLOCK_STRICT")
-        .env_remove("QUORLOCK_CONNECT_TIMEOUT")
-        .env_remove("QUORLOCK_NODE_TIMEOUT")
         .env_remove("NO_COLOR")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

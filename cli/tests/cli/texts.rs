@@ -8,6 +8,7 @@ use std::{
 };
 
 use nix::sys::signal::Signal;
+use quorlock::tools::SETTINGS;
 use testkit::server::{Server, masters};
 
 use crate::support::{Running, assert_free, ended, run, shell, with, write_mutex};
@@ -66,6 +67,41 @@ fn bash_completes_sets_and_commands() {
     assert_eq!(files, ["quorlock.toml"]);
     // The hint of the shell itself is the word as it is.
     assert_eq!(offered(folder, &["run", "--wait", "quor"]), ["quor"]);
+}
+
+#[test]
+fn the_manual_page_has_the_settings_of_the_library() {
+    let page = run(&[], "man").is(0).out;
+    for [variable, key, _, text] in SETTINGS {
+        let row = format!(".IR {key} \", {variable}\"\n{text}\n");
+        assert_eq!(page.contains(&row), !key.is_empty(), "{row}");
+        assert!(page.contains(variable), "{variable}");
+    }
+}
+
+#[test]
+fn options_that_are_settings_have_the_texts_of_the_library() {
+    let help = run(&[], "run -h").is(0).out;
+    let help: Vec<_> = help.split_whitespace().collect();
+    let help = help.join(" ");
+    for key in [
+        "leaving",
+        "password_file",
+        "ttl",
+        "max_ttl",
+        "connect_timeout",
+        "node_timeout",
+        "key_template",
+        "strict",
+    ] {
+        let [_, _, kind, text] = SETTINGS.into_iter().find(|row| row[1] == key).unwrap();
+        let first = text.split(". ").next().unwrap().trim_end_matches('.');
+        let option = format!("--{}", key.replace('_', "-"));
+        let plain = format!("{option} <{kind}> {first}");
+        let is_shown =
+            help.contains(&plain) || help.contains(&format!("{option}[=<{kind}>] {first}"));
+        assert!(is_shown, "{plain}: {help}");
+    }
 }
 
 #[test]
