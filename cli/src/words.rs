@@ -21,10 +21,7 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     let text = without_errno(text)
         .replace(" or Builder::tls", "")
         .replace("give MasterSpec::list one text with", "put")
-        .replace(
-            "a longer max_ttl in all",
-            "a longer --max-ttl or max_ttl in all",
-        )
+        .replace("a longer max_ttl", "a longer --max-ttl or max_ttl")
         .replace("Builder::", "")
         .replace(ANY_LOGIN, LOGIN)
         .replace("are Strict", "have strict = true")
@@ -112,9 +109,9 @@ mod tests {
     fn texts_name_settings_of_the_file() {
         for (text, expected) in [
             (
-                "so set a shorter ttl (10 s by default), or a longer max_ttl in all programs",
-                "so set a shorter ttl (10 s by default), \
-                 or a longer --max-ttl or max_ttl in all programs",
+                "so set a shorter ttl, or a longer max_ttl (QUORLOCK_MAX_TTL) in all programs",
+                "so set a shorter ttl, or a longer --max-ttl or max_ttl (QUORLOCK_MAX_TTL) \
+                 in all programs",
             ),
             (
                 "trust the authority that signed it, with ca_file or Builder::tls",

@@ -345,5 +345,5 @@ fn all_shared_settings_come_from_the_environment() {
     }
     let refused = job.env("QUORLOCK_MAX_TTL", "5s").output().unwrap();
     let error = String::from_utf8(refused.stderr).unwrap();
-    assert!(error.contains("TTL"), "{error}"); // that of 10 s is longer
+    assert!(error.contains("(QUORLOCK_MAX_TTL)"), "{error}"); // the TTL of 10 s is longer
 }
