@@ -96,13 +96,13 @@ fn fork_and_call(runtime: &Runtime, locks: &Coordinator, guard: Guard) -> Guard 
     const CLOSED: &str = "the coordinator is closed, its runtime ended, a task panicked, \
                           or this process was forked: make the coordinator after the fork";
     let expected = [
-        &format!("acquire: could not lock: {CLOSED}"),
-        &format!("own runtime: could not lock: {CLOSED}"),
-        &format!("owner: could not lock: {CLOSED}"),
+        &format!("acquire: could not lock \"other\": {CLOSED}"),
+        &format!("own runtime: could not lock \"other\": {CLOSED}"),
+        &format!("owner: could not lock \"other\": {CLOSED}"),
         &format!("ready: {CLOSED}"),
         "health: all closed true",
         "events: ended true",
-        "inspect: only 0 of 3 masters answered",
+        &format!("inspect: {CLOSED}"),
         "extend: only 0 of 3 masters confirmed",
         "held: the tasks of its coordinator have ended",
         "lost: the tasks of its coordinator have ended",
