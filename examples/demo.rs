@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{ConfigError, Coordinator, Reason, Votes};
+use quorlock::{ConfigError, Coordinator, Reason, votes::Votes};
 use testkit::server::{self, Server};
 
 #[tokio::main(flavor = "current_thread")]
@@ -43,8 +43,8 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     let locks = coordinator(&urls)?;
     let lock = locks.mutex("orders/42");
     let guard = lock.acquire_within(TIME_LIMIT).await?;
-    println!("acquired, and valid for {:.3?}", guard.validity());
-    show(&guard.settled().await);
+    println!("acquired, and valid for {:.3?}", guard.remaining());
+    show(&guard.all_votes().await);
 
     title(2, "A second contender asks for it");
     let rival = coordinator(&urls)?;
@@ -68,8 +68,8 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     masters[0].kill();
     masters[1].kill();
     let guard = lock.acquire_within(TIME_LIMIT).await?;
-    println!("still acquired, and valid for {:.3?}", guard.validity());
-    show(&guard.settled().await);
+    println!("still acquired, and valid for {:.3?}", guard.remaining());
+    show(&guard.all_votes().await);
     guard.release().await?;
 
     title(4, "A third one is killed");
@@ -91,7 +91,7 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     let guard = lock.acquire_within(TIME_LIMIT).await?;
     println!("acquired again, after {:.0?}", start.elapsed());
-    show(&guard.settled().await);
+    show(&guard.all_votes().await);
     guard.release().await?;
 
     drop(masters);
@@ -121,11 +121,11 @@ fn show(votes: &Votes) {
         votes.quorum()
     );
     for row in votes.iter() {
-        let latency = row.latency().map(|latency| format!("{latency:.1?}"));
-        let vote = row.vote().map(ToString::to_string);
+        let latency = row.latency.map(|latency| format!("{latency:.1?}"));
+        let vote = row.vote.map(ToString::to_string);
         println!(
             "    {}  {:>8}  {}",
-            row.master(),
+            row.master,
             latency.unwrap_or_default(),
             vote.unwrap_or_else(|| "not answered yet".to_owned())
         );

@@ -16,8 +16,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lock = locks.mutex("orders/42");
 
     let guard = lock.try_acquire().await?;
-    println!("locked:   {}", guard.settled().await);
-    println!("          valid for {:?}", guard.validity());
+    println!("locked:   {}", guard.all_votes().await);
+    println!("          valid for {:?}", guard.remaining());
 
     if let Err(refused) = lock.try_acquire().await {
         println!("refused:  {refused}");
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     masters[0].inject(Fault::Down);
     masters[1].inject(Fault::Down);
     let guard = lock.acquire_within(Duration::from_secs(1)).await?;
-    println!("two down: {}", guard.settled().await);
+    println!("two down: {}", guard.all_votes().await);
     guard.release().await?;
 
     masters[2].inject(Fault::Down);

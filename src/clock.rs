@@ -475,7 +475,7 @@ pub(crate) mod tests {
             "a_release_is_owed_when_the_wall_clock_is_set_forward",
             async {
                 let (masters, locks, guard) = guard("r", false).await;
-                guard.settled().await;
+                guard.all_votes().await;
                 masters[0].inject(crate::Fault::Down);
                 tokio::time::sleep(seconds(1)).await;
                 guard.release().await.unwrap();

@@ -12,7 +12,7 @@
 //!
 //! let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
 //! // Work. The guard is renewed in the background. `guard.lost()` resolves if the lock is lost.
-//! assert!(guard.validity() > Duration::from_secs(9)); // the default TTL is 10 s
+//! assert!(guard.remaining() > Duration::from_secs(9)); // the default TTL is 10 s
 //! drop(guard); // releases the lock
 //! locks.close().await; // waits until all releases have arrived
 //! # Ok(()) }
@@ -131,17 +131,10 @@ pub use crate::{
         restart::Quarantine,
         time::lease::Renewal,
         view::{
-            DialRefusal, LockState, LostReason, MasterHealth, MasterState,
-            inspection::{Holder, Inspection, MasterView},
-        },
-        vote::{
-            Failure, Refusal, Vote,
-            held_report::HeldReport,
-            quorum::{MasterList, Membership, Tally},
-            votes::{VoteRow, Votes},
+            LockState, LostReason,
+            inspection::{Holder, Inspection},
         },
     },
-    driver::questions::health_events::HealthEvents,
     face::{
         builder::Builder,
         coordinator::Coordinator,
@@ -153,7 +146,28 @@ pub use crate::{
     master::MasterSpec,
 };
 
-/// Items that are only for tools that look at masters, such as the crate `quorlock-check`.
+/// What each master answered in a round, to find out why a lock was not acquired or was lost.
+pub mod votes {
+    pub use crate::core::vote::{
+        Failure, Refusal, Vote,
+        held_report::HeldReport,
+        votes::{VoteRow, Votes},
+    };
+}
+
+/// The states of the masters.
+pub mod health {
+    pub use crate::{
+        core::{
+            view::{DialRefusal, MasterHealth, MasterState},
+            vote::quorum::Membership,
+        },
+        driver::questions::health_events::HealthEvents,
+    };
+}
+
+/// What only the command line and the crate `quorlock-check` need. It may change in any version.
+#[doc(hidden)]
 pub mod tools {
     pub use crate::{
         core::{
@@ -161,22 +175,21 @@ pub mod tools {
                 connection_name::{ConnectionName, ListsId},
                 name::{ExampleKey, example_keys},
             },
+            view::inspection::MasterView,
+            vote::quorum::{MasterList, Tally},
             vote::server_error::{ServerError, without_user},
         },
         face::builder::open::distinct,
         master::{ConnectError, ConnectStep, MasterStream},
     };
 
-    /// The table of the shared settings and the names of variables, for the command line.
     #[cfg(feature = "serde")]
-    #[doc(hidden)]
     pub use crate::face::builder::environment::{SETTINGS, variables};
 }
 
 #[cfg(feature = "test-util")]
 pub use quorlock_memory::{Fault, MemoryMaster};
 
-pub use redis;
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

@@ -15,14 +15,16 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, AskError, Builder, ConfigError, Coordinator, DialRefusal, ExtendError,
-    Failure, Fence, FencingToken, Group, Groups, Guard, HealthEvents, HeldReport, Holder,
-    Inspection, Kind, Lock, LockState, LostError, LostReason, MasterHealth, MasterList, MasterSpec,
-    MasterState, MasterView, Membership, Owner, Quarantine, ReadWriteLock, Reason, Refusal,
-    Renewal, RunError, SharedSettings, StaleToken, Tally, TooFewMasters, Vote, VoteRow, Votes,
+    Access, AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence,
+    FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError,
+    LostReason, MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError,
+    SharedSettings, StaleToken, TooFewMasters,
+    health::{DialRefusal, HealthEvents, MasterHealth, MasterState, Membership},
     tools::{
-        ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterStream, ServerError,
+        ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterList, MasterStream,
+        MasterView, ServerError, Tally,
     },
+    votes::{Failure, HeldReport, Refusal, Vote, VoteRow, Votes},
 };
 
 #[test]
@@ -122,7 +124,7 @@ fn futures_are_send() {
         is_send(&lock.inspect());
         is_send(&lock.is_held());
         is_send(&guard.extend(second));
-        is_send(&guard.settled());
+        is_send(&guard.all_votes());
         is_send(&guard.lost());
         is_send(&lock.run(async |guard| {
             tokio::task::yield_now().await;

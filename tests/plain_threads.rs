@@ -65,7 +65,7 @@ fn connected(runtime: &Runtime, masters: &[MemoryMaster]) -> Coordinator {
 fn on_all(runtime: &Runtime, locks: &Coordinator, name: &str) -> Guard {
     runtime.block_on(async {
         let guard = locks.mutex(name).acquire_within(LIMIT).await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
+        assert_eq!(guard.all_votes().await.granted_count(), 3);
         guard
     })
 }

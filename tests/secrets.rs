@@ -61,7 +61,7 @@ fn no_text_and_no_event_shows_a_secret() {
         let guard = masters.acquire(&locks).await;
         texts.hide(masters.plain.command(&["GET", "r"]));
         texts.add(&guard);
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         assert_eq!(
             (votes.granted_count(), votes.failed_count()),
             (3, 1),
@@ -319,7 +319,7 @@ impl Masters {
     async fn acquire(&self, locks: &Coordinator) -> Guard {
         until("three grants", async || {
             let guard = locks.mutex("r").try_acquire().await.ok()?;
-            (guard.settled().await.granted_count() == 3).then_some(guard)
+            (guard.all_votes().await.granted_count() == 3).then_some(guard)
         })
         .await
     }

@@ -35,7 +35,7 @@ fn a_lock_is_acquired_extended_and_released() {
             .ttl(Duration::from_secs(5))
             .renewal(Renewal::Off);
         let guard = lock.acquire_within(TEST_TIMEOUT).await.unwrap();
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         assert_eq!(votes.granted_count(), urls.len(), "{votes}");
         for url in &urls {
             assert!((1..=5_000).contains(&pttl(url, &name)));
@@ -44,7 +44,7 @@ fn a_lock_is_acquired_extended_and_released() {
         assert!(refused.is_busy(), "{refused}");
 
         guard.extend(Duration::from_secs(30)).await.unwrap();
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         assert_eq!(votes.granted_count(), urls.len(), "{votes}");
         for url in &urls {
             assert!(pttl(url, &name) > 5_000);

@@ -165,7 +165,7 @@ async fn run_cycles(locks: &Coordinator, count: usize, tasks: usize) -> Result<(
                 // A task that is alone waits for all masters. So each command travels alone, as it
                 // does if there is little to do.
                 if tasks == 1 {
-                    guard.settled().await;
+                    guard.all_votes().await;
                 }
                 guard.release().await?;
             }

@@ -46,7 +46,8 @@ use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use quorlock::{
-    ConfigError, MasterSpec, Membership, Quarantine, SharedSettings,
+    ConfigError, MasterSpec, Quarantine, SharedSettings,
+    health::Membership,
     tools::{ConnectionName, ListsId, distinct, example_keys},
 };
 

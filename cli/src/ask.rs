@@ -6,7 +6,7 @@ use std::{
 };
 
 use humantime::format_duration;
-use quorlock::{AcquireError, Coordinator, ExtendError, Guard, Reason, Votes};
+use quorlock::{AcquireError, Coordinator, ExtendError, Guard, Reason, votes::Votes};
 use tokio::time::{sleep, timeout};
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use quorlock::{Refusal, Vote, VoteRow, Votes};
+use quorlock::votes::{Refusal, Vote, VoteRow, Votes};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -177,7 +177,7 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
 impl MasterReport {
     /// `is_chosen` says that one of several holders was to be removed, so that any other may stay.
     fn of(row: VoteRow<'_>, is_chosen: bool) -> Self {
-        let (outcome, reason) = match row.vote() {
+        let (outcome, reason) = match row.vote {
             Some(Vote::Grant) => (Outcome::Broken, None),
             Some(Vote::Refuse(Refusal::Gone)) => (Outcome::Free, None),
             Some(Vote::Refuse(Refusal::OtherKind)) => (Outcome::NotALock, None),
@@ -190,7 +190,7 @@ impl MasterReport {
             _ => (Outcome::NoAnswer, None),
         };
         Self {
-            master: row.master().to_owned(),
+            master: row.master.to_owned(),
             outcome,
             reason,
         }

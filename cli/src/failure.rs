@@ -3,7 +3,7 @@
 use std::{fmt::Display, time::Duration};
 
 use humantime::format_duration;
-use quorlock::{AcquireError, AskError, ConfigError, Reason, Votes};
+use quorlock::{AcquireError, AskError, ConfigError, Reason, votes::Votes};
 
 use crate::{
     args::Asking,
@@ -106,17 +106,17 @@ impl Failure {
 
 /// Returns one line for each master: its address, its vote, and how long that took.
 pub(crate) fn table(votes: &Votes) -> String {
-    let width = votes.iter().map(|row| row.master().len()).max();
+    let width = votes.iter().map(|row| row.master.len()).max();
     let width = width.unwrap_or_default();
     let lines = votes.iter().map(|row| {
         let vote = row
-            .vote()
+            .vote
             .map_or_else(|| "no vote yet".to_owned(), ToString::to_string);
         let vote = in_words_of_the_file(&vote);
         let time = row
-            .latency()
+            .latency
             .map_or_else(String::new, |time| format!("  {}", brief(time)));
-        format!("  {:width$}  {vote}{time}", row.master())
+        format!("  {:width$}  {vote}{time}", row.master)
     });
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -2,7 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use quorlock::{Coordinator, MasterHealth, MasterList, Membership, Tally, VoteRow, Votes};
+use quorlock::{
+    Coordinator,
+    health::{MasterHealth, Membership},
+    tools::{MasterList, Tally},
+    votes::{VoteRow, Votes},
+};
 use serde::{Serialize, Serializer};
 
 use crate::{

@@ -4,8 +4,9 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    AskError, Coordinator, Failure as VoteFailure, Inspection, Kind, Lock, MasterView, Owner,
-    TooFewMasters, Vote, VoteRow, Votes,
+    AskError, Coordinator, Inspection, Kind, Lock, Owner, TooFewMasters,
+    tools::MasterView,
+    votes::{Failure as VoteFailure, Vote, VoteRow, Votes},
 };
 use serde::Serialize;
 
@@ -177,8 +178,8 @@ impl Look {
         let views = inspection.votes.iter().zip(able).zip(inspection.views());
         let free = views
             .filter(|((_, is_able), view)| *view == MasterView::Free && (*is_able || !is_known));
-        let free: Vec<_> = free.map(|((row, _), _)| row.master()).collect();
-        let free = Tallies::of_votes(&inspection.votes, |row| free.contains(&row.master()));
+        let free: Vec<_> = free.map(|((row, _), _)| row.master).collect();
+        let free = Tallies::of_votes(&inspection.votes, |row| free.contains(&row.master));
         let verdict = match (inspection.is_held(), inspection.is_contested()) {
             (true, false) => Verdict::Held,
             (true, true) => Verdict::Contested,
@@ -313,14 +314,14 @@ impl MasterLook {
             _ => (MasterAnswer::NoAnswer, &[][..]),
         };
         Self {
-            master: row.master().to_owned(),
+            master: row.master.to_owned(),
             part: Part::default(),
             view,
             holders: HoldersLook::of(holders),
             reason,
             round_trip: None,
             quarantine: None,
-            answer: row.latency(),
+            answer: row.latency,
         }
     }
 }
@@ -333,7 +334,7 @@ fn denied(locks: &Coordinator, votes: &Votes) -> Option<Outage> {
 
 /// Returns why there is no answer, or no vote.
 fn reason(row: VoteRow<'_>) -> Option<String> {
-    match row.vote() {
+    match row.vote {
         Some(Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
         Some(_) => None,
         None => Some("not answered yet".to_owned()),

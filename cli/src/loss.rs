@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use quorlock::{Guard, LockState, LostReason, Vote, Votes};
+use quorlock::{
+    Guard, LockState, LostReason,
+    votes::{Vote, Votes},
+};
 
 use crate::{
     exit::Exit,
@@ -66,7 +69,7 @@ pub(crate) fn not_renewed(guard: &Guard) -> String {
 
 /// Says which masters did not grant what was asked, and what to do. Empty if a majority did.
 pub(crate) fn blame(votes: &Votes) -> String {
-    let granted = Tallies::of_votes(votes, |row| row.vote() == Some(&Vote::Grant));
+    let granted = Tallies::of_votes(votes, |row| row.vote == Some(&Vote::Grant));
     if granted.has_quorum() {
         return String::new();
     }

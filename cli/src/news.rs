@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{LockState, MasterHealth, MasterState};
+use quorlock::{
+    LockState,
+    health::{MasterHealth, MasterState},
+};
 use tokio::time::sleep;
 
 use crate::{

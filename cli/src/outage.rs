@@ -3,8 +3,9 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    AskError, Coordinator, DialRefusal, Failure as VoteFailure, MasterHealth, MasterState,
-    TooFewMasters, VoteRow, Votes,
+    AskError, Coordinator, TooFewMasters,
+    health::{DialRefusal, MasterHealth, MasterState},
+    votes::{Failure as VoteFailure, VoteRow, Votes},
 };
 
 use crate::{
@@ -120,14 +121,14 @@ impl Outage {
         let health = locks.health();
         let dial = |row: &VoteRow<'_>| {
             let mut health = health.iter();
-            stage.refusal(health.find(|health| *health.master == *row.master())?)
+            stage.refusal(health.find(|health| *health.master == *row.master)?)
         };
         let failure = |row: &VoteRow<'_>| Some(in_words_of_the_file(&row.failure()?.to_string()));
         let is_permanent = |row: &VoteRow<'_>| row.failure().is_some_and(VoteFailure::is_permanent);
         let refused =
             |row: &VoteRow<'_>| dial(row).or_else(|| failure(row).filter(|_| is_permanent(row)));
         let all = |why: &dyn Fn(&VoteRow<'_>) -> Option<String>| {
-            all_reasons(votes.iter().map(|row| (row.master(), why(&row))))
+            all_reasons(votes.iter().map(|row| (row.master, why(&row))))
         };
         let others = Tallies::of_votes(votes, |row| refused(row).is_none());
         if let (Some(why), false) = (all(&refused), others.has_quorum()) {
@@ -143,7 +144,7 @@ impl Outage {
         Self::TooFew {
             connected: Tallies::of_votes(votes, |row| row.failure().is_none()),
             // The round may be over before all masters have voted.
-            is_limit: votes.iter().any(|row| row.vote().is_none()),
+            is_limit: votes.iter().any(|row| row.vote.is_none()),
             why: all(&failure),
         }
     }

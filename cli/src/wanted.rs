@@ -6,7 +6,8 @@ use std::{
 };
 
 use quorlock::{
-    AskError, Coordinator, Guard, Inspection, Lock, MasterHealth, MasterState, Renewal,
+    AskError, Coordinator, Guard, Inspection, Lock, Renewal,
+    health::{MasterHealth, MasterState},
 };
 
 use crate::{

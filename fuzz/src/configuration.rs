@@ -121,7 +121,7 @@ impl Input {
             guard.is_valid() && guard.validity() <= self.ttl(),
             "{guard:?}"
         );
-        let settled = within("settled", BOUND, guard.settled()).await;
+        let settled = within("settled", BOUND, guard.all_votes()).await;
         assert_eq!(settled.granted_count(), masters.len(), "{settled}");
         let again = within("again", BOUND, lock.try_acquire()).await;
         assert_eq!(again.is_ok(), is_reentrant(self.lock.kind.0), "{again:?}");

@@ -115,7 +115,7 @@ impl Task<'_> {
                 within(call, guard.remaining() + self.bound, guard.lost()).await;
             }
             GuardCall::Release => return drop(self.within(call, guard.release()).await),
-            GuardCall::Settled => drop(self.within(call, guard.settled()).await),
+            GuardCall::Settled => drop(self.within(call, guard.all_votes()).await),
         }
         self.guards.push(guard);
     }

@@ -60,7 +60,7 @@ async fn a_lost_lock_ends_the_work() {
     let Err(RunError::Lost(lost)) = worked else {
         panic!("the work went on");
     };
-    assert_eq!(lost.reason, LostReason::Disowned);
+    assert_eq!(lost.reason, LostReason::TakenAway);
 }
 
 /// A master that restarts empty has no vote until the locks that it forgot are over.

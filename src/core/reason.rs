@@ -50,7 +50,7 @@ pub enum Reason {
     ///
     /// The reason is the same if some masters are down and too many of the other masters are
     /// quarantined. The votes show which masters are quarantined, and for how long
-    /// ([`Failure::Quarantined`](crate::Failure::Quarantined)).
+    /// ([`Failure::Quarantined`](crate::votes::Failure::Quarantined)).
     NoQuorum,
 
     /// The owner holds the lock without a fencing token. Acquiring the lock again does not add a

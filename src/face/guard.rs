@@ -112,6 +112,7 @@ impl Guard {
     /// if a fencing token took more rounds. For a lock with queues, all rounds of the waiter count.
     /// The number starts again from 1 if the waiter left the queues for a while, or took a new
     /// position because its clock was wrong.
+    #[doc(hidden)]
     pub fn rounds(&self) -> u32 {
         let rounds = self.levels().map(|level| level.claim.rounds());
         rounds.max().unwrap_or_default()
@@ -134,6 +135,7 @@ impl Guard {
     /// Returns whether others may hold the lock as well: [`Shared`](Access::Shared) for a reader of
     /// a [read-write lock](crate::Coordinator::read_write), and for a permit of a
     /// [semaphore](crate::Coordinator::semaphore).
+    #[doc(hidden)]
     pub fn access(&self) -> Access {
         self.first.access()
     }
@@ -161,6 +163,7 @@ impl Guard {
 
     /// Returns the length of the validity: the TTL, minus the duration of the round that won or
     /// last extended the lock, minus the drift allowance.
+    #[doc(hidden)]
     pub fn validity(&self) -> Duration {
         self.weakest().validity()
     }
@@ -249,7 +252,7 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the lock.
-    pub async fn settled(&self) -> Votes {
+    pub async fn all_votes(&self) -> Votes {
         for level in self.levels() {
             level.claim.settled().await;
         }

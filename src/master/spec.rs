@@ -15,8 +15,8 @@ use super::{
 #[cfg(feature = "test-util")]
 use crate::core::restart::ORIGIN_KEY;
 
-/// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, a
-/// [`MemoryMaster`], or a ready `redis::Client`.
+/// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, or from a
+/// [`MemoryMaster`].
 ///
 /// The forms of URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature
 /// `tls`), and `unix:///path[?db=n&user=..&pass=..]`. The schemes `valkey` and `valkeys` mean the
@@ -79,14 +79,6 @@ impl From<&String> for MasterSpec {
 impl<'de> serde::Deserialize<'de> for MasterSpec {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         String::deserialize(deserializer).map(Self::from)
-    }
-}
-
-/// The client must come from [`quorlock::redis`](crate::redis), which is the crate `redis` 1.8 or a
-/// later 1.x.
-impl From<redis::Client> for MasterSpec {
-    fn from(client: redis::Client) -> Self {
-        Self(redis::Endpoint::from_info(client.get_connection_info()))
     }
 }
 
@@ -206,6 +198,7 @@ impl MasterSpec {
     /// there is no URL between two commas, before the first or after the last, an empty text stands
     /// for it, which [`Builder::build`](crate::Builder::build) refuses: perhaps a variable in the
     /// list has no value.
+    #[doc(hidden)]
     pub fn split(urls: &str) -> Vec<&str> {
         let is_separator = |c: char| c == ',' || c.is_whitespace();
         let starts = urls.match_indices("://").map(|(at, _)| {
@@ -226,6 +219,7 @@ impl MasterSpec {
 
     /// Returns whether the connections to this master are encrypted.
     #[cfg(feature = "tls")]
+    #[doc(hidden)]
     pub fn uses_tls(&self) -> bool {
         matches!(&self.0, Ok(endpoint) if endpoint.address.clone().tls().is_some())
     }
@@ -281,6 +275,7 @@ impl MasterSpec {
     }
 
     /// Returns the name of the user, if the URL or [`login`](Self::login) has one.
+    #[doc(hidden)]
     pub fn user(&self) -> Option<&str> {
         self.0.as_ref().ok()?.settings.username()
     }
@@ -292,6 +287,7 @@ impl MasterSpec {
     }
 
     /// Returns the number of the database on the server.
+    #[doc(hidden)]
     pub fn database(&self) -> i64 {
         self.0.as_ref().map_or(0, |endpoint| endpoint.settings.db())
     }

@@ -108,7 +108,7 @@ impl LockObserver {
                 let why = reason.after(stalled);
                 warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost");
                 let reason = match reason {
-                    LostReason::Disowned => "disowned",
+                    LostReason::TakenAway => "taken_away",
                     // Both reasons mean that nothing extended the lock, so they share a label.
                     LostReason::Expired | LostReason::Ended => "expired",
                     LostReason::RenewalLimit => "renewal_limit",
@@ -290,7 +290,7 @@ impl LockObserver {
 }
 
 const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
-const REASONS: &[&str] = &["disowned", "expired", "renewal_limit"];
+const REASONS: &[&str] = &["taken_away", "expired", "renewal_limit"];
 const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
 const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_late", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];

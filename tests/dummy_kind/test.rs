@@ -6,7 +6,7 @@ async fn a_round_wins_the_slot_that_its_masters_grant() {
     let locks = crate::Coordinator::new(&masters).unwrap();
     let lock = locks.of_kind(crate::Kind::Dummy, "a", &locks.owner());
     let guard = lock.acquire().await.unwrap();
-    let votes = guard.settled().await.to_string();
+    let votes = guard.all_votes().await.to_string();
     assert_eq!(votes.matches(" granted slot 0").count(), 3, "{votes}");
     let said: Vec<_> = log.take().into_iter().map(|(_, text)| text).collect();
     let is_told = |text: &String| text.contains("lock acquired") && text.contains("slot=0");

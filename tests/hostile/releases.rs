@@ -112,7 +112,7 @@ async fn on_all(locks: &Coordinator, name: &str) -> Guard {
     let end = Instant::now() + PERIOD * 2;
     loop {
         let guard = lock.acquire_within(PERIOD).await.unwrap();
-        if guard.settled().await.failed_count() == 0 {
+        if guard.all_votes().await.failed_count() == 0 {
             return guard;
         }
         assert!(Instant::now() < end, "some masters do not grant");

@@ -108,7 +108,7 @@ fn one_of_three_that_confirms_in_place_of_replies_costs_no_lock() {
                 let tried = timeout(HANG, lock.try_acquire()).await.unwrap();
                 if let Ok(guard) = tried {
                     won += 1;
-                    timeout(HANG, guard.settled()).await.unwrap();
+                    timeout(HANG, guard.all_votes()).await.unwrap();
                     drop(timeout(HANG, guard.release()).await.unwrap());
                 }
             }
@@ -159,7 +159,7 @@ fn calls_on_a_guard_return_when_masters_turn_hostile() {
             is_hostile.store(true, Ordering::Relaxed);
             let calls = Calls::default();
             drop(calls.bounded("extend", guard.extend(TTL)).await);
-            drop(calls.bounded("settled", guard.settled()).await);
+            drop(calls.bounded("settled", guard.all_votes()).await);
             drop(calls.bounded("release", guard.release()).await);
             calls.bounded("close", locks.close()).await;
             assert_eq!(calls.hung(), [""; 0]);
@@ -201,7 +201,7 @@ async fn assert_calls_return(locks: &Coordinator) {
             drop(calls.bounded(&what("is_held"), lock.is_held()).await);
             if let Some(Ok(guard)) = guard {
                 drop(calls.bounded(&what("extend"), guard.extend(TTL)).await);
-                drop(calls.bounded(&what("settled"), guard.settled()).await);
+                drop(calls.bounded(&what("settled"), guard.all_votes()).await);
                 drop(calls.bounded(&what("release"), guard.release()).await);
             }
         }

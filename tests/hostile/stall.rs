@@ -23,7 +23,7 @@ fn a_stall_in_the_middle_of_a_dial_or_an_attempt_gives_up_no_connection() {
                 thread::sleep(STALL);
                 sleep(Duration::from_millis(1)).await;
                 let guard = locks.mutex("a").try_acquire().await.unwrap();
-                guard.settled().await;
+                guard.all_votes().await;
                 let extending = tokio::spawn(async move {
                     let _ = guard.extend(Duration::from_secs(10)).await;
                     guard

@@ -22,14 +22,14 @@ async fn a_lock_is_won_as_soon_as_a_majority_has_granted() {
 
         let guard = guard.unwrap();
         for (row, delay) in guard.votes().iter().zip(delays) {
-            assert_eq!(row.vote().is_some(), delay <= won);
-            assert_eq!(row.latency(), (delay <= won).then(|| millis(delay)));
+            assert_eq!(row.vote.is_some(), delay <= won);
+            assert_eq!(row.latency, (delay <= won).then(|| millis(delay)));
         }
-        let (took, votes) = timed(guard.settled()).await;
+        let (took, votes) = timed(guard.all_votes()).await;
         assert_eq!(took, millis(delays.into_iter().max().unwrap() - won));
         assert_eq!((votes.granted_count(), votes.failed_count()), (5, 0));
         for (row, delay) in votes.iter().zip(delays) {
-            assert_eq!(row.latency(), Some(millis(delay)));
+            assert_eq!(row.latency, Some(millis(delay)));
         }
     }
 }
@@ -59,7 +59,7 @@ async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     let world = World::new(64).await;
     world.occupy(0..31, seconds(60));
     let guard = world.guard().await;
-    let votes = guard.settled().await;
+    let votes = guard.all_votes().await;
     assert_eq!(
         (votes.granted_count(), votes.refused_count(), votes.quorum()),
         (33, 31, 33)
@@ -71,7 +71,7 @@ async fn a_lock_on_sixty_four_masters_is_won_healed_and_released() {
     assert!(guard.extend(seconds(20)).await.is_err());
     world.masters[0].set(NAME, world.masters[62].get(NAME).unwrap(), None);
     guard.extend(seconds(20)).await.unwrap();
-    assert_eq!(guard.settled().await.granted_count(), 34);
+    assert_eq!(guard.all_votes().await.granted_count(), 34);
     assert_eq!(world.holders()[63], "mine");
 
     // The last master is down during the release, so it is owed the release.

@@ -1,14 +1,16 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    AskError, Coordinator, Fault, Kind, LostReason, MasterView, Quarantine, Vote, Votes,
+    AskError, Coordinator, Fault, Kind, LostReason, Quarantine,
+    tools::MasterView,
+    votes::{Vote, Votes},
 };
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{KINDS, NAME, World, millis, own, seconds};
 
 fn granted(votes: &Votes) -> Vec<bool> {
-    let rows = votes.iter().map(|row| row.vote() == Some(&Vote::Grant));
+    let rows = votes.iter().map(|row| row.vote == Some(&Vote::Grant));
     rows.collect()
 }
 
@@ -18,7 +20,7 @@ async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
         let world = World::new(3).await;
         let mine = own(kind, &world.locks);
         let guard = mine.acquire().await.unwrap();
-        guard.settled().await;
+        guard.all_votes().await;
         let theirs = own(kind, &world.locks);
         let waiting = tokio::spawn(async move { theirs.acquire().await });
         sleep(seconds(1)).await;
@@ -41,7 +43,7 @@ async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
 
         // The broken holder finds out at its next renewal.
         let lost = timeout(seconds(10), guard.lost()).await.unwrap();
-        assert_eq!(lost.reason, LostReason::Disowned);
+        assert_eq!(lost.reason, LostReason::TakenAway);
         assert!(next.is_valid(), "{kind:?}");
     }
 }
@@ -54,7 +56,7 @@ async fn a_newer_holder_keeps_the_lock() {
         let seen = own(kind, &world.locks).inspect().await.unwrap();
         old.release().await.unwrap();
         let new = own(kind, &world.locks).acquire().await.unwrap();
-        new.settled().await;
+        new.all_votes().await;
 
         let votes = world.locks.break_held(&seen).await;
         assert_eq!(
@@ -101,7 +103,7 @@ async fn a_break_can_remove_one_holder_of_a_mutex() {
             .masters(&world.masters[masters]);
         let locks = locks.build().unwrap();
         let guard = locks.mutex(NAME).acquire().await.unwrap();
-        guard.settled().await;
+        guard.all_votes().await;
         guards.push(guard);
     }
     let seen = world.locks.mutex(NAME).inspect().await.unwrap();
@@ -117,7 +119,7 @@ async fn a_master_that_is_down_is_a_failure() {
     let world = World::new(3).await;
     let mutex = world.locks.mutex(NAME);
     let guard = mutex.acquire().await.unwrap();
-    guard.settled().await;
+    guard.all_votes().await;
     world.masters[0].inject(Fault::Down);
     sleep(seconds(1)).await;
     let seen = mutex.inspect().await.unwrap();
@@ -137,7 +139,7 @@ async fn without_a_majority_the_views_are_in_the_error() {
     let world = World::new(3).await;
     let mutex = world.locks.mutex(NAME);
     let guard = mutex.acquire().await.unwrap();
-    guard.settled().await;
+    guard.all_votes().await;
     for master in &world.masters[..2] {
         master.inject(Fault::Down);
     }

@@ -53,11 +53,11 @@ async fn a_lock_with_a_name_is_kept_and_handed_over() {
         let (world, nameless) = world_and_nameless().await;
         for (first, next) in [(&world.locks, &nameless), (&nameless, &world.locks)] {
             let guard = own(kind, first).acquire().await.unwrap();
-            guard.settled().await;
+            guard.all_votes().await;
             // A master that lost the key gets it back.
             world.masters[0].delete(NAME);
             guard.extend(seconds(20)).await.unwrap();
-            guard.settled().await;
+            guard.all_votes().await;
             assert!(world.masters.iter().all(|master| {
                 let has_key = master.get(NAME).is_some() || master.hash(NAME).is_some();
                 has_key && master.pttl(NAME) > Some(seconds(19))

@@ -26,7 +26,7 @@ async fn a_master_gets_no_requests_after_three_silent_node_timeouts() {
     world.masters[0].inject(Fault::Hang);
     let ask = async |name: &str| {
         let guard = world.locks.mutex(name).try_acquire().await.unwrap();
-        let (took, votes) = timed(guard.settled()).await;
+        let (took, votes) = timed(guard.all_votes()).await;
         (took, said(&votes)[0].clone())
     };
     let silence = (millis(50), "no answer in 50ms".to_owned());
@@ -167,7 +167,7 @@ async fn a_first_attempt_waits_for_the_first_dials() {
     let locks = Coordinator::new(&world.masters).unwrap();
     let (took, guard) = timed(locks.mutex("late").try_acquire()).await;
     assert_eq!(took, millis(420));
-    let (took, votes) = timed(guard.unwrap().settled()).await;
+    let (took, votes) = timed(guard.unwrap().all_votes()).await;
     assert_eq!(took, millis(580));
     let no_dial = "unreachable: no connection in 1s: waiting for it to answer the login";
     let refused = "unreachable: connecting to it: connection refused";

@@ -21,7 +21,7 @@ async fn an_extension_lengthens_the_validity() {
     assert_eq!(guard.valid_until(), (asked + valid(seconds(20))).into_std());
     assert_eq!(guard.validity(), valid(seconds(20)) - millis(20));
     assert_eq!(said(&guard.votes()), ["granted", "granted", "-"]);
-    assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+    assert_eq!(said(&guard.all_votes().await), ["granted"; 3]);
     let since = Instant::now() - millis(45);
     let left = |after| Some(since + millis(after) + seconds(20) - Instant::now());
     assert_eq!(world.ttls(), [left(10), left(20), left(45)]);

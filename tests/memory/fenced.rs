@@ -27,7 +27,7 @@ async fn a_lock_is_put_back_where_a_waiter_has_raised_the_counter() {
         sleep(seconds(1)).await;
         world.clear_faults();
         sleep(seconds(60)).await;
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         assert_eq!(votes.granted_count(), 3, "{kind}: {votes}");
         world.masters[0].inject(Fault::Down);
         sleep(seconds(60)).await;
@@ -81,7 +81,7 @@ async fn extension_renewal_and_healing_keep_the_token() {
             master.forget();
             sleep(seconds(30)).await; // several renewals
             assert_eq!(guard.fencing_token(), token);
-            assert_eq!(said(&guard.settled().await), ["granted"; 3]);
+            assert_eq!(said(&guard.all_votes().await), ["granted"; 3]);
             let counter = master.get(COUNTER).unwrap();
             assert_eq!(counter.parse().ok().map(u64::into), token, "{kind}");
         }

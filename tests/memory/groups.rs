@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    Coordinator, Fault, Group, Groups, Kind, MasterHealth, MemoryMaster, Reason, Tally,
+    Coordinator, Fault, Group, Groups, Kind, MemoryMaster, Reason, health::MasterHealth,
+    tools::Tally,
 };
 use tokio::time::timeout;
 
@@ -79,7 +80,7 @@ async fn each_name_is_on_the_masters_of_its_group_only() {
                 other => panic!("groups have no {other}"),
             };
             let guard = lock.acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted_count(), 3);
+            assert_eq!(guard.all_votes().await.granted_count(), 3);
             assert_eq!(world.owners_of(&name), BTreeSet::from([id]));
             assert_eq!(lock.inspect().await.unwrap().holders.len(), 1);
             guard.release().await.unwrap();
@@ -215,7 +216,7 @@ async fn a_release_waits_for_each_group_although_one_is_down() {
         let locks = world.open(&IDS, &[]);
         let names = ["a", "b"].map(|id| name_in(&locks, id));
         let guard = locks.mutex_all(&names).acquire().await.unwrap();
-        guard.settled().await;
+        guard.all_votes().await;
         for master in &world.masters[down] {
             master.inject(Fault::Down);
         }

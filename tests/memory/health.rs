@@ -3,8 +3,9 @@
 use std::{pin::pin, time::Duration};
 
 use quorlock::{
-    AskError, Builder, Coordinator, DialRefusal, Failure, Fault, MasterHealth, MasterState,
-    Quarantine, TooFewMasters, Vote,
+    AskError, Builder, Coordinator, Fault, Quarantine, TooFewMasters,
+    health::{DialRefusal, MasterHealth, MasterState},
+    votes::{Failure, Vote},
 };
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
@@ -15,7 +16,7 @@ use crate::world::*;
 /// the master can vote.
 async fn news(
     world: &World,
-    events: &mut quorlock::HealthEvents,
+    events: &mut quorlock::health::HealthEvents,
 ) -> Vec<(usize, &'static str, bool)> {
     let addresses = world.addresses();
     let mut told = Vec::new();
@@ -125,7 +126,7 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
         let mut events = world.locks.health_events();
         news(&world, &mut events).await;
         let held = world.guard().await;
-        held.settled().await;
+        held.all_votes().await;
         world.inject([Fault::ErrorReply(error.into())]);
         let another = world.locks.mutex("another");
         drop(another.try_acquire().await.unwrap());
@@ -262,7 +263,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
         panic!("{error}");
     };
     let vote = votes.iter().next().unwrap();
-    let Some(Vote::Fail(Failure::Quarantined { remaining })) = vote.vote() else {
+    let Some(Vote::Fail(Failure::Quarantined { remaining })) = vote.vote else {
         panic!("{votes}");
     };
     assert!(*remaining > seconds(8), "{remaining:?}");

@@ -1,8 +1,10 @@
 //! Two lists of masters, while the masters are changed.
 
 use quorlock::{
-    ConfigError, Coordinator, Fault, MasterHealth, MasterList, Membership, MemoryMaster, Reason,
-    Tally, Vote,
+    ConfigError, Coordinator, Fault, MemoryMaster, Reason,
+    health::{MasterHealth, Membership},
+    tools::{MasterList, Tally},
+    votes::Vote,
 };
 use tokio::time::sleep;
 
@@ -38,8 +40,8 @@ async fn a_lock_needs_a_majority_of_each_list() {
     assert_eq!((locks.master_count(), locks.quorum()), (6, 2));
     locks.all_ready(seconds(5)).await.unwrap();
     let guard = locks.mutex("r").acquire().await.unwrap();
-    let granted = guard.settled().await;
-    let granted = granted.tally(|row| row.vote() == Some(&Vote::Grant));
+    let granted = guard.all_votes().await;
+    let granted = granted.tally(|row| row.vote == Some(&Vote::Grant));
     let expected = ["3 of 3 masters (need 2)", "3 of 3 leaving masters (need 2)"];
     assert_eq!(
         granted.iter().map(Tally::to_string).collect::<Vec<_>>(),

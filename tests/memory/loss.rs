@@ -18,7 +18,7 @@ fn period() -> Duration {
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_stays_lost() {
     for (reason, fault) in [
-        (LostReason::Disowned, None),
+        (LostReason::TakenAway, None),
         (LostReason::Expired, Some(Fault::Hang)),
         (LostReason::Expired, Some(Fault::Mute)),
         (LostReason::Expired, Some(Fault::Down)),

@@ -266,7 +266,7 @@ fn each_loss_is_counted_once_with_its_reason() {
         for master in &world.masters {
             master.delete(NAME);
         }
-        assert_eq!(deleted.lost().await.reason, LostReason::Disowned);
+        assert_eq!(deleted.lost().await.reason, LostReason::TakenAway);
         let expired = world.locks.mutex("expired").try_acquire().await.unwrap();
         world.inject_all(&Fault::Down);
         sleep(seconds(20)).await;
@@ -274,7 +274,7 @@ fn each_loss_is_counted_once_with_its_reason() {
         sleep(seconds(20)).await;
         let scrape = Scrape::of(handle);
         scrape.assert(&[
-            (r#"losses_total{kind="mutex",reason="disowned"}"#, 1.0),
+            (r#"losses_total{kind="mutex",reason="taken_away"}"#, 1.0),
             (r#"losses_total{kind="mutex",reason="expired"}"#, 1.0),
             (r#"hold_seconds_count{kind="mutex",end="lost"}"#, 2.0),
             (r#"guards{kind="mutex"}"#, 0.0),

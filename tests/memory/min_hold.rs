@@ -86,7 +86,7 @@ async fn a_lock_that_cannot_be_left_in_place_is_reported() {
             .try_acquire()
             .await
             .unwrap();
-        guard.settled().await;
+        guard.all_votes().await;
         world.inject([Fault::Down, Fault::Down]);
         sleep(millis(1)).await;
         log.take();

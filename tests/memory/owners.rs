@@ -43,7 +43,7 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
             let owner = world.locks.owner();
             let lock = lock(kind, &world.locks, &owner);
             let outer = lock.acquire().await.unwrap();
-            outer.settled().await;
+            outer.all_votes().await;
 
             world.masters[0].inject(fault.clone());
             let inner = lock.try_acquire().await.unwrap();
@@ -84,7 +84,7 @@ async fn all_guards_of_an_owner_see_the_loss_and_the_owner_can_acquire_anew() {
             timeout(seconds(10), old[1].lost())
         );
         for lost in [first.unwrap(), second.unwrap()] {
-            assert_eq!(lost.reason, LostReason::Disowned);
+            assert_eq!(lost.reason, LostReason::TakenAway);
         }
         let new = lock.acquire_within(seconds(1)).await.unwrap();
         assert_eq!((new.depth(), old[0].depth()), (1, 2));
@@ -112,7 +112,7 @@ async fn reentering_a_lost_lock_acquires_it_anew() {
         world.masters[0].forget();
         world.masters[1].forget();
         let new = lock.try_acquire().await.unwrap();
-        assert_eq!(old.state(), LockState::Lost(LostReason::Disowned));
+        assert_eq!(old.state(), LockState::Lost(LostReason::TakenAway));
         assert_eq!((new.depth(), new.state()), (1, LockState::Held));
         drop(old);
         sleep(seconds(10)).await;

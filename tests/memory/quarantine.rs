@@ -10,8 +10,10 @@ use std::{
 };
 
 use quorlock::{
-    Coordinator, Failure, Fault, Kind, LockState, MasterSpec, MasterState, MasterView,
-    MemoryMaster, Quarantine, Reason, Renewal, Votes,
+    Coordinator, Fault, Kind, LockState, MasterSpec, MemoryMaster, Quarantine, Reason, Renewal,
+    health::MasterState,
+    tools::MasterView,
+    votes::{Failure, Votes},
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -63,7 +65,7 @@ async fn restart_empty(master: &MemoryMaster) {
 async fn votes(locks: &Coordinator) -> Votes {
     match locks.mutex("another lock").try_acquire().await {
         Ok(guard) => {
-            let votes = guard.settled().await;
+            let votes = guard.all_votes().await;
             guard.release().await.unwrap();
             votes
         }
@@ -129,7 +131,7 @@ async fn a_second_holder_comes_after_the_first_has_ended_or_before_without_quara
             world.occupy([2], seconds(60));
             let first = own(kind, &world.locks).ttl(TTL).renewal(Renewal::Off);
             let first = first.try_acquire().await.unwrap();
-            assert_eq!(first.settled().await.granted_count(), 2);
+            assert_eq!(first.all_votes().await.granted_count(), 2);
             sleep(millis(100)).await; // a semaphore asks the third master again, a few times
             world.masters[2].delete(NAME);
             restart_empty(&world.masters[1]).await;
@@ -170,7 +172,7 @@ async fn a_second_holder_comes_after_the_first_if_a_master_was_flushed_or_was_a_
         world.occupy([2], seconds(60));
         let first = world.locks.mutex(NAME).renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
-        assert_eq!(first.settled().await.granted_count(), 2);
+        assert_eq!(first.all_votes().await.granted_count(), 2);
         world.masters[2].delete(NAME);
         lose(&world.masters[1], &replica);
         assert_eq!(world.masters[1].get(NAME), None);
@@ -193,7 +195,7 @@ async fn a_newcomer_that_only_observes_trusts_an_empty_master() {
         let world = world(3, guard).await;
         world.occupy([2], seconds(60));
         let first = world.lock().ttl(TTL).try_acquire().await.unwrap();
-        first.settled().await;
+        first.all_votes().await;
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         // The newcomer dials before the others dial again.
@@ -213,7 +215,7 @@ async fn a_process_knows_a_master_that_one_of_its_coordinators_has_seen() {
         world.occupy([2], seconds(60));
         let first = own(kind, &world.locks).ttl(TTL).renewal(Renewal::Off);
         let first = first.try_acquire().await.unwrap();
-        assert_eq!(first.settled().await.granted_count(), 2);
+        assert_eq!(first.all_votes().await.granted_count(), 2);
         world.masters[2].delete(NAME);
         restart_empty(&world.masters[1]).await;
         // The new coordinator dials the master before the holder's coordinator does.
@@ -356,14 +358,14 @@ async fn a_quarantined_master_refuses_extensions_but_takes_releases_and_inspecti
     for quarantine in QUARANTINES {
         let world = world(3, quarantine).await;
         let held = world.guard().await;
-        held.settled().await;
+        held.all_votes().await;
         let token = world.masters[0].get(NAME).unwrap();
         restarted(&world, 0).await.unwrap();
         // Writes the key that a snapshot would have restored.
         world.masters[0].set(NAME, token, Some(seconds(60)));
 
         held.extend(TTL).await.unwrap();
-        let votes = held.settled().await;
+        let votes = held.all_votes().await;
         let failure = votes.iter().next().unwrap().failure();
         assert!(
             matches!(failure, Some(Failure::Quarantined { .. })),
@@ -384,7 +386,7 @@ async fn a_lock_that_a_majority_forgot_is_held_until_it_is_released() {
         let world = world(3, Quarantine::Strict).await;
         let held = own(kind, &world.locks).ttl(TTL).renewal(Renewal::Off);
         let guard = held.try_acquire().await.unwrap();
-        guard.settled().await;
+        guard.all_votes().await;
         let look = own(kind, &world.locks);
         for master in 0..2 {
             restarted(&world, master).await.unwrap();

@@ -59,7 +59,7 @@ async fn the_error_of_the_body_is_passed_on_and_the_lock_is_released() {
 #[tokio::test(start_paused = true)]
 async fn the_body_is_dropped_when_the_lock_is_lost() {
     for (reason, fault) in [
-        (LostReason::Disowned, None),
+        (LostReason::TakenAway, None),
         (LostReason::Expired, Some(Fault::Hang)),
         (LostReason::RenewalLimit, Some(Fault::None)),
     ] {

@@ -117,7 +117,7 @@ async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
     for kind in KINDS {
         assert_eq!(lock.available().await.unwrap(), 3);
         let guard = locks.of_kind(kind, "a", &owner).acquire().await.unwrap();
-        guard.settled().await;
+        guard.all_votes().await;
         let free = if kind == Kind::Semaphore { 2 } else { 0 };
         assert_eq!(lock.available().await.unwrap(), free, "{kind}");
         assert_eq!(lock.try_acquire().await.is_ok(), free > 0, "{kind}");
@@ -158,7 +158,7 @@ async fn a_master_with_another_kind_is_asked_once() {
     let before = masters[2].commands();
     let lock = locks.semaphore("a", 1);
     let guard = lock.acquire().await.unwrap();
-    let votes = guard.settled().await;
+    let votes = guard.all_votes().await;
     assert_eq!(votes.granted_count(), 2);
     sleep(seconds(1)).await;
     assert_eq!(masters[2].commands(), before + 1);

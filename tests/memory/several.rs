@@ -190,7 +190,7 @@ async fn the_guard_is_lost_with_its_first_name() {
         master.set("b", "another's", None);
     }
     let lost = guard.lost().await;
-    assert_eq!((&*lost.name, lost.reason), ("b", LostReason::Disowned));
+    assert_eq!((&*lost.name, lost.reason), ("b", LostReason::TakenAway));
     assert!(!guard.is_valid() && guard.remaining().is_zero());
     assert_eq!(&*guard.ensure_held().unwrap_err().name, "b");
     guard.release().await.unwrap();

@@ -154,7 +154,7 @@ async fn panic_in_task(world: &World, why: &str) {
             poll_with_bomb(lost.as_mut());
             lose(&guard);
             sleep(millis(10)).await;
-            assert_eq!(lost.await.reason, LostReason::Disowned);
+            assert_eq!(lost.await.reason, LostReason::TakenAway);
         }
         "the waker of a round" => {
             let mut attempt = pin!(victim.try_acquire());
@@ -165,7 +165,7 @@ async fn panic_in_task(world: &World, why: &str) {
         "one waker of several" => {
             world.inject([Fault::Delay(millis(10))]);
             let guard = victim.acquire().await.unwrap();
-            let (mut first, second) = (pin!(guard.settled()), guard.settled());
+            let (mut first, second) = (pin!(guard.all_votes()), guard.all_votes());
             poll_with_bomb(first.as_mut());
             assert_eq!(second.await.granted_count(), 3);
         }
@@ -259,7 +259,7 @@ async fn a_waker_that_panics_keeps_the_event_from_no_other_task() {
     masters.for_each(|master| master.delete("victim"));
     let begin = Instant::now();
     guard.extend(seconds(20)).await.unwrap_err();
-    assert_eq!(other.await.reason, LostReason::Disowned);
+    assert_eq!(other.await.reason, LostReason::TakenAway);
     world.inject_all(&Fault::Delay(millis(20)));
     drop(world.guard().await);
     let (mut first, mut other) = (pin!(world.locks.close()), pin!(world.locks.close()));
@@ -306,7 +306,7 @@ fn a_waker_may_read_the_guard_that_is_lost() {
         }
         guard.extend(seconds(10)).await.unwrap_err();
         assert_eq!(woken.load(Ordering::SeqCst), 1);
-        assert_eq!(lost.await.reason, LostReason::Disowned);
+        assert_eq!(lost.await.reason, LostReason::TakenAway);
     });
 }
 

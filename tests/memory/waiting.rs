@@ -306,7 +306,7 @@ async fn a_new_waiter_for_a_contested_lock_asks_one_master_and_hears_from_it() {
         .iter()
         .for_each(|master| master.delete(NAME));
     let guard = world.locks.mutex(NAME).acquire().await.unwrap();
-    guard.settled().await;
+    guard.all_votes().await;
     let before = world.commands();
     let waiting = waiter(&others);
     sleep(millis(100)).await;

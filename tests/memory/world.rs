@@ -3,7 +3,8 @@
 use std::{future::poll_fn, mem, pin::Pin, task::Poll, thread, time::Duration};
 
 use quorlock::{
-    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Quarantine, Renewal, Votes,
+    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Quarantine, Renewal,
+    votes::Votes,
 };
 pub(crate) use testkit::times::{millis, seconds};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -122,7 +123,7 @@ pub(crate) async fn renewed_guard(world: &World) -> Guard {
 pub(crate) async fn held_for_a_second() -> (World, Guard) {
     let world = World::new(3).await;
     let guard = world.guard().await;
-    assert_eq!(guard.settled().await.granted_count(), 3);
+    assert_eq!(guard.all_votes().await.granted_count(), 3);
     sleep(seconds(1)).await;
     (world, guard)
 }
@@ -146,11 +147,9 @@ pub(crate) async fn until_queued(lock: &Lock, count: usize) {
 
 /// Returns each master's vote as text, or `-` if it has not voted.
 pub(crate) fn said(votes: &Votes) -> Vec<String> {
-    let text = |row: quorlock::VoteRow<'_>| {
-        let text = row
-            .vote()
-            .map_or_else(|| "-".to_owned(), ToString::to_string);
-        text.replace(row.master(), "it")
+    let text = |row: quorlock::votes::VoteRow<'_>| {
+        let text = row.vote.map_or_else(|| "-".to_owned(), ToString::to_string);
+        text.replace(row.master, "it")
     };
     votes.iter().map(text).collect()
 }

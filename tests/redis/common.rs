@@ -5,7 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, Failure, Guard, Lock, Quarantine, Reason, VoteRow, Votes};
+use quorlock::{
+    Builder, Coordinator, Guard, Lock, Quarantine, Reason,
+    votes::{Failure, VoteRow, Votes},
+};
 pub(crate) use testkit::server::{self, Server, skipped};
 pub(crate) use testkit::times::millis;
 use tokio::time::{sleep, timeout};
@@ -170,7 +173,7 @@ pub(crate) async fn until_released(masters: &[Server], key: &str) {
 pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) -> bool) -> Votes {
     until(what, async || {
         let guard = lock.try_acquire().await.ok()?;
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         guard.release().await.ok()?;
         is_it(&votes).then_some(votes)
     })
@@ -181,7 +184,7 @@ pub(crate) async fn until_votes(lock: &Lock, what: &str, is_it: impl Fn(&Votes) 
 pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
     until("a grant of all masters", async || {
         let guard = lock.try_acquire().await.ok()?;
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         (votes.granted_count() == votes.master_count()).then_some(guard)
     })
     .await

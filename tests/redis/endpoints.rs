@@ -19,7 +19,7 @@ fn locks_work_over_ipv6() {
         let locks = patient().masters(urls).build().unwrap();
         let guard = acquire_on_all(&locks.mutex("r")).await;
         let address = format!("[::1]:{}", masters[0].port());
-        assert_eq!(row(&guard.votes(), 0).master(), address);
+        assert_eq!(row(&guard.votes(), 0).master, address);
         guard.release().await.unwrap();
         locks.close().await;
         assert_no_keys(&masters);
@@ -38,7 +38,7 @@ fn the_path_of_a_socket_may_have_spaces_and_a_missing_file_is_explained() {
         ] {
             let locks = patient().master(url).build().unwrap();
             let guard = acquire_on_all(&locks.mutex("r")).await;
-            assert_eq!(row(&guard.votes(), 0).master(), format!("unix:{path}"));
+            assert_eq!(row(&guard.votes(), 0).master, format!("unix:{path}"));
             guard.release().await.unwrap();
             locks.close().await;
         }

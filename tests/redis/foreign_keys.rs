@@ -1,6 +1,9 @@
 //! Keys of other clients under our lock's name, on some masters or on all.
 
-use quorlock::{ExtendError, Kind, Refusal, Vote};
+use quorlock::{
+    ExtendError, Kind,
+    votes::{Refusal, Vote},
+};
 
 use crate::common::*;
 
@@ -31,7 +34,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
             let shown = (kind != Kind::Mutex).then_some(r"th\xffm");
             let lock = locks.of_kind(kind, "r", &locks.owner());
             let guard = lock.try_acquire().await.unwrap();
-            guard.settled().await;
+            guard.all_votes().await;
             write();
             let lost = guard.extend(LONG).await;
             assert!(
@@ -45,7 +48,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
             let votes = refused.votes().unwrap();
             let is_shown = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Held(report)) if report.owners().eq(shown));
             assert!(
-                votes.iter().filter_map(|row| row.vote()).any(is_shown),
+                votes.iter().filter_map(|row| row.vote).any(is_shown),
                 "{votes}"
             );
 

@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Guard, MasterHealth, MasterState};
+use quorlock::{
+    Coordinator, Guard,
+    health::{MasterHealth, MasterState},
+};
 use tokio::{
     runtime::{Builder, Runtime},
     task::block_in_place,
@@ -141,7 +144,7 @@ fn call(runtime: &Runtime, locks: &Coordinator, guard: Guard, mut tell: impl FnM
     tell(format!("inspect: {inspected}\n"));
     let extended = runtime.block_on(guard.extend(LONG)).unwrap_err();
     tell(format!("extend: {extended}\n"));
-    runtime.block_on(guard.settled());
+    runtime.block_on(guard.all_votes());
     guard.stop_renewing();
     tell(format!("held: {}\n", guard.ensure_held().unwrap_err()));
     tell(format!("lost: {}\n", runtime.block_on(guard.lost())));

@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use quorlock::{DialRefusal, MasterState};
+use quorlock::health::{DialRefusal, MasterState};
 
 use crate::common::*;
 

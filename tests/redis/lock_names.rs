@@ -21,14 +21,14 @@ fn any_string_can_be_a_name() {
             let lock = locks.mutex(name);
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.name(), name);
-            assert_eq!(guard.settled().await.granted_count(), 3);
+            assert_eq!(guard.all_votes().await.granted_count(), 3);
             for master in &masters {
                 assert_eq!(master.command(&["KEYS", "*"]), name);
             }
             let second = lock.try_acquire().await;
             assert!(matches!(&second, Err(error) if error.is_busy()));
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted_count(), 3);
+            assert_eq!(guard.all_votes().await.granted_count(), 3);
             guard.release().await.unwrap();
         }
         let nameless = locks.mutex("").try_acquire().await;

@@ -28,13 +28,13 @@ fn a_password_a_user_and_a_database_can_be_given() {
             .build()
             .unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         assert_eq!(votes.granted_count(), 3, "{votes}");
         assert_eq!(keys_of_database(&masters[0], 0), 0);
         assert_eq!(keys_of_database(&masters[0], 3), 1);
 
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
+        assert_eq!(guard.all_votes().await.granted_count(), 3);
         guard.release().await.unwrap();
         locks.close().await;
         assert_eq!(keys_of_database(&masters[0], 3), 0);
@@ -68,7 +68,7 @@ fn a_user_without_the_right_to_publish_can_release_every_kind() {
 }
 
 #[test]
-fn an_existing_client_can_be_a_master() {
+fn the_login_and_the_database_of_a_url_are_used() {
     with_masters(3, async |masters| {
         masters[0].command(&["ACL", "SETUSER", "alice", "on", ">pw", "~*", "+@all"]);
         let urls = [
@@ -76,10 +76,9 @@ fn an_existing_client_can_be_a_master() {
             masters[1].url(),
             masters[2].unix_url(),
         ];
-        let clients = urls.map(|url| redis::Client::open(url).unwrap());
-        let locks = patient().masters(clients).build().unwrap();
+        let locks = patient().masters(urls).build().unwrap();
         let guard = locks.mutex("r").try_acquire().await.unwrap();
-        let votes = guard.settled().await;
+        let votes = guard.all_votes().await;
         assert_eq!(votes.granted_count(), 3, "{votes}");
         assert_eq!(keys_of_database(&masters[0], 2), 1);
         guard.release().await.unwrap();
@@ -103,7 +102,7 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
         ] {
             let locks = patient().masters(urls(password)).build().unwrap();
             let guard = locks.mutex("r").try_acquire().await.unwrap();
-            let votes = guard.settled().await;
+            let votes = guard.all_votes().await;
             assert_eq!(votes.granted_count(), 2);
             assert!(is_unreachable(&votes, 2), "{votes}");
             assert!(votes.to_string().contains(reason), "{votes}");

@@ -24,11 +24,11 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
             let lock = if is_fenced { lock.fenced() } else { lock };
             let lock = lock.ttl(Duration::from_secs(30)).renewal(Renewal::Off);
             let guard = lock.try_acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted_count(), 3);
+            assert_eq!(guard.all_votes().await.granted_count(), 3);
             masters.iter().for_each(run_out_of_memory);
 
             guard.extend(LONG).await.unwrap();
-            assert_eq!(guard.settled().await.granted_count(), 3);
+            assert_eq!(guard.all_votes().await.granted_count(), 3);
             for master in &masters {
                 assert!(pttl(master, "r") > 60_000);
                 // After this, there is no counter that a release could raise.
@@ -55,11 +55,11 @@ fn levels_can_be_acquired_and_released_without_memory() {
         for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
             let lock = locks.of_kind(kind, kind.to_string(), &owner);
             let outer = lock.try_acquire().await.unwrap();
-            assert_eq!(outer.settled().await.granted_count(), 3);
+            assert_eq!(outer.all_votes().await.granted_count(), 3);
             masters.iter().for_each(run_out_of_memory);
 
             let inner = lock.try_acquire().await.unwrap();
-            assert_eq!(inner.settled().await.granted_count(), 3);
+            assert_eq!(inner.all_votes().await.granted_count(), 3);
             outer.extend(LONG / 2).await.unwrap();
             inner.release().await.unwrap();
             outer.extend(LONG / 2).await.unwrap();
@@ -80,13 +80,13 @@ fn scripts_are_sent_without_memory() {
     with_masters(3, async |masters| {
         let before = coordinator(patient(), &masters);
         let guard = before.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
+        assert_eq!(guard.all_votes().await.granted_count(), 3);
         masters.iter().for_each(run_out_of_memory);
         for master in &masters {
             assert_eq!(master.command(&["SCRIPT", "FLUSH"]), "OK");
         }
         guard.extend(LONG).await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
+        assert_eq!(guard.all_votes().await.granted_count(), 3);
 
         let after = coordinator(patient(), &masters);
         let refused = after.mutex("other").try_acquire().await.unwrap_err();

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use quorlock::{Builder, Coordinator, DialRefusal, Failure, Quarantine, Reason, Votes};
+use quorlock::{
+    Builder, Coordinator, Quarantine, Reason,
+    health::DialRefusal,
+    votes::{Failure, Votes},
+};
 use testkit::{captured_log::CapturedLog, proxy::Proxy};
 use tracing::Level;
 
@@ -65,7 +69,7 @@ fn another_database_does_not_count_as_a_master_that_forgot() {
             let urls: Vec<_> = urls.map(|url| format!("{url}/{database}")).collect();
             let locks = quarantining(Quarantine::Observed).masters(&urls).build();
             let guard = locks.unwrap().mutex("r").try_acquire().await.unwrap();
-            let votes = guard.settled().await;
+            let votes = guard.all_votes().await;
             assert_eq!(votes.granted_count(), 3, "{votes}");
         }
     });
@@ -94,7 +98,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
 
         let observed = connected(quarantining(Quarantine::Observed), &urls).await;
         let guard = observed.mutex("r").try_acquire().await.unwrap();
-        assert_eq!(guard.settled().await.granted_count(), 3);
+        assert_eq!(guard.all_votes().await.granted_count(), 3);
         assert_eq!(masters[0].command(&["EXISTS", KEY]), "0");
     });
 }

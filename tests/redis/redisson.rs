@@ -8,7 +8,10 @@
 
 use std::time::Duration;
 
-use quorlock::{Kind, Reason, Refusal, Vote};
+use quorlock::{
+    Kind, Reason,
+    votes::{Refusal, Vote},
+};
 
 use crate::common::*;
 
@@ -113,8 +116,7 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
                 assert!(*remaining <= Duration::from_secs(60), "{remaining:?}");
                 let votes = refused.votes().unwrap();
                 for (master, client) in theirs.iter().enumerate() {
-                    let Some(Vote::Refuse(Refusal::Held(report))) = row(votes, master).vote()
-                    else {
+                    let Some(Vote::Refuse(Refusal::Held(report))) = row(votes, master).vote else {
                         panic!("{votes}");
                     };
                     assert!(report.owners().eq([&*client.owner]));

@@ -124,7 +124,7 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
     held.downgrade().unwrap();
     let also = waiting.await.unwrap();
     also.extend(LONG).await.unwrap();
-    also.settled().await;
+    also.all_votes().await;
     let seen = observed.inspect().await.unwrap();
     assert_eq!(seen.holders.len(), 2, "{seen}");
     one.break_held(&seen).await;
@@ -154,7 +154,7 @@ async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
     assert_eq!(next.slot(), broken.slot());
     held.extend(LONG).await.unwrap();
     for guard in [next, held] {
-        guard.settled().await;
+        guard.all_votes().await;
         guard.release().await.unwrap();
     }
     drop(broken);
@@ -184,11 +184,11 @@ async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock
     assert!(refused.is_busy(), "{refused}");
     if is_reentrant(kind) {
         let inner = my_lock.try_acquire().await.unwrap();
-        assert_eq!(inner.settled().await.granted_count(), 3);
+        assert_eq!(inner.all_votes().await.granted_count(), 3);
         inner.release().await.unwrap();
     }
     held.extend(LONG).await.unwrap();
-    assert_eq!(held.settled().await.granted_count(), 3);
+    assert_eq!(held.all_votes().await.granted_count(), 3);
 
     // A waiter hears of the release.
     let waiting = {
@@ -206,7 +206,7 @@ async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock
     }
     held.release().await.unwrap();
     let held = waiting.await.unwrap().unwrap();
-    held.settled().await;
+    held.all_votes().await;
     held.release().await.unwrap();
 
     // The grants of a minority are given back. A waiter for a fair lock keeps its position in the

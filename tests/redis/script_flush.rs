@@ -1,6 +1,6 @@
 //! Servers that forget our scripts while connections to them are open.
 
-use quorlock::MasterHealth;
+use quorlock::health::MasterHealth;
 
 use crate::common::*;
 
@@ -22,7 +22,7 @@ fn a_slow_master_that_lost_the_scripts_still_takes_locks() {
         masters[2].resume();
         // The slow master answers in order.
         held.extend(LONG).await.unwrap();
-        assert_eq!(held.settled().await.granted_count(), 3);
+        assert_eq!(held.all_votes().await.granted_count(), 3);
         let health = locks.health();
         assert!(health.iter().all(MasterHealth::can_vote), "{health:?}");
         locks.close().await;
@@ -39,7 +39,7 @@ fn a_server_gets_the_text_of_a_script_once_and_only_if_it_is_used() {
         let lock = locks.reentrant("r", &locks.owner());
         for _ in 0..3 {
             let guard = lock.try_acquire().await.unwrap();
-            assert_eq!(guard.settled().await.granted_count(), 3);
+            assert_eq!(guard.all_votes().await.granted_count(), 3);
             guard.release().await.unwrap();
         }
         locks.close().await;
@@ -63,15 +63,15 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
         for lock in [locks.reentrant("r", &mine), locks.fair("f", &mine)] {
             flush();
             let outer = lock.try_acquire().await.unwrap();
-            assert_eq!(outer.settled().await.granted_count(), 3);
+            assert_eq!(outer.all_votes().await.granted_count(), 3);
             flush();
             let inner = lock.try_acquire().await.unwrap();
-            assert_eq!(inner.settled().await.granted_count(), 3);
+            assert_eq!(inner.all_votes().await.granted_count(), 3);
             flush();
             inner.release().await.unwrap();
             flush();
             outer.extend(LONG).await.unwrap();
-            assert_eq!(outer.settled().await.granted_count(), 3);
+            assert_eq!(outer.all_votes().await.granted_count(), 3);
             flush();
             outer.release().await.unwrap();
         }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, MasterState, Quarantine, Renewal};
+use quorlock::{Coordinator, Quarantine, Renewal, health::MasterState};
 use testkit::{
     captured_log::CapturedLog,
     sentinels::{Group, sentinel_url, watch},
@@ -94,7 +94,7 @@ fn a_failover_costs_a_quarantine_and_no_second_holder_gets_the_lock() {
         .await;
         assert!(killed.elapsed() > TTL, "{:?}", killed.elapsed());
         let name = format!("sentinel:svc@127.0.0.1:{}", group.sentinels[0].port());
-        assert_eq!(row(&votes, 2).master(), name);
+        assert_eq!(row(&votes, 2).master, name);
         mine.close().await;
     });
 }

@@ -8,7 +8,8 @@ use std::{
 };
 
 use quorlock::{
-    Builder, ConfigError, Coordinator, DialRefusal, MasterSpec, Quarantine, Renewal,
+    Builder, ConfigError, Coordinator, MasterSpec, Quarantine, Renewal,
+    health::DialRefusal,
     rustls::{
         ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring,
         pki_types::PrivatePkcs8KeyDer,

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use quorlock::{Kind, MasterHealth};
+use quorlock::{Kind, health::MasterHealth};
 use testkit::captured_log::CapturedLog;
 use tracing::Level;
 

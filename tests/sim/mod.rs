@@ -289,7 +289,7 @@ async fn check_owed_releases(clients: &Clients) {
         let Ok(Ok(guard)) = timeout(bound, lock.acquire()).await else {
             return;
         };
-        guard.settled().await;
+        guard.all_votes().await;
         world.lock().kill_server(master);
         sleep(Duration::from_millis(20)).await;
         drop(guard);

@@ -52,7 +52,7 @@ impl Quorlock {
         while Instant::now() < deadline {
             match lock.try_acquire().await {
                 Ok(guard) => {
-                    let votes = guard.settled().await;
+                    let votes = guard.all_votes().await;
                     // On a busy machine, a release may stay unconfirmed. The next one may be
                     // confirmed.
                     match guard.release().await {

@@ -115,6 +115,7 @@ impl TooFewMasters {
 
     /// Returns the report of each master on the lock that was inspected, in the order in which the
     /// masters were configured. Empty after anything but an inspection.
+    #[doc(hidden)]
     pub fn views(&self) -> &[MasterView] {
         match &self.asked {
             Asked::Inspect(views) => views,

@@ -33,7 +33,7 @@ pub struct Inspection {
     /// from their queues. The list is empty for a mutex and a reentrant lock.
     pub queue: Vec<String>,
     /// The answer of each master. A master that answered has the vote
-    /// [`Vote::Grant`](crate::Vote::Grant) here, even if the lock is held on that master.
+    /// [`Vote::Grant`](crate::votes::Vote::Grant) here, even if the lock is held on that master.
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
@@ -57,6 +57,7 @@ impl Inspection {
     }
 
     /// Returns what each master reported, in the order in which the masters were configured.
+    #[doc(hidden)]
     pub fn views(&self) -> impl ExactSizeIterator<Item = MasterView> {
         views(&self.seen)
     }

@@ -28,7 +28,7 @@ pub enum LockState {
 pub enum LostReason {
     /// A majority of masters say that the guard does not hold the lock. Its keys were deleted, have
     /// expired or belong to another holder.
-    Disowned,
+    TakenAway,
     /// The task of the coordinator has ended, because its runtime has shut down, or because a stream
     /// of the program panicked in it. Or this process was forked, and the task runs in the parent,
     /// which keeps the lock. So the lock is not renewed, and no task would notice the end of its
@@ -53,7 +53,7 @@ impl fmt::Display for LockState {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Disowned => "a majority of masters no longer hold it for this guard",
+            Self::TakenAway => "a majority of masters no longer hold it for this guard",
             Self::Ended => {
                 "the tasks of its coordinator have ended: the runtime has shut down, a task panicked, \
                  or this process was forked"
@@ -295,7 +295,7 @@ mod tests {
             (LockState::Held, "held"),
             (LockState::InDoubt, "in doubt"),
             (
-                LockState::Lost(LostReason::Disowned),
+                LockState::Lost(LostReason::TakenAway),
                 "lost: a majority of masters no longer hold it for this guard",
             ),
             (

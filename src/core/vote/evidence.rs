@@ -81,7 +81,7 @@ impl Round {
     }
 
     /// Returns whether a majority of at least one set says that the caller does not hold the lock.
-    pub(crate) fn is_disowned(&self) -> bool {
+    pub(crate) fn is_taken_away(&self) -> bool {
         self.any_set_has(Vote::is_refusal)
     }
 
@@ -355,7 +355,7 @@ mod tests {
             ("has no majority", |round| {
                 round.outcome() == Outcome::NoMajority
             }),
-            ("is disowned", Round::is_disowned),
+            ("is taken away", Round::is_taken_away),
             ("is disputed", Round::is_disputed),
             ("is free", |round| round.free_in().is_some()),
             ("is held for sure", Round::is_held_for_sure),

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-/// The report in [`Refusal::Held`](crate::Refusal::Held): what one master says of a lock that other
+/// The report in [`Refusal::Held`](crate::votes::Refusal::Held): what one master says of a lock that other
 /// clients hold on that master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldReport {

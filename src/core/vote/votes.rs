@@ -26,13 +26,13 @@ use super::{
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # use quorlock::{Coordinator, MemoryMaster, Vote};
+/// # use quorlock::{Coordinator, MemoryMaster, votes::Vote};
 /// let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
 /// let locks = Coordinator::new(masters)?;
 /// let guard = locks.mutex("orders/42").try_acquire().await?;
-/// let votes = guard.settled().await;
+/// let votes = guard.all_votes().await;
 /// assert_eq!((votes.granted_count(), votes.quorum(), votes.master_count()), (3, 2, 3));
-/// assert!(votes.iter().all(|row| row.vote() == Some(&Vote::Grant)));
+/// assert!(votes.iter().all(|row| row.vote == Some(&Vote::Grant)));
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -69,11 +69,15 @@ impl Votes {
         masters
             .iter()
             .zip(&self.cast)
-            .map(|(master, cast)| VoteRow { master, cast })
+            .map(|(master, cast)| VoteRow {
+                master,
+                vote: cast.as_ref().map(CastVote::vote),
+                latency: cast.as_ref().map(CastVote::latency),
+            })
     }
 
     /// Returns the number of masters that are configured. A master in both
-    /// [lists](crate::MasterList) counts once.
+    /// [lists](crate::tools::MasterList) counts once.
     pub fn master_count(&self) -> usize {
         self.roster.masters.len()
     }
@@ -92,17 +96,18 @@ impl Votes {
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{Coordinator, MemoryMaster, Tally, Vote};
+    /// # use quorlock::{Coordinator, MemoryMaster, tools::Tally, votes::Vote};
     /// let old: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     /// let new = [old[0].clone(), MemoryMaster::new(), MemoryMaster::new()];
     /// let locks = Coordinator::builder().masters(&new).leaving(&old).build()?;
     /// let guard = locks.mutex("orders/42").try_acquire().await?;
-    /// let votes = guard.settled().await;
-    /// let granted = votes.tally(|row| row.vote() == Some(&Vote::Grant));
+    /// let votes = guard.all_votes().await;
+    /// let granted = votes.tally(|row| row.vote == Some(&Vote::Grant));
     /// assert!(granted.iter().all(Tally::has_quorum));
     /// assert_eq!(granted[1].to_string(), "3 of 3 leaving masters (need 2)");
     /// # Ok(()) }
     /// ```
+    #[doc(hidden)]
     pub fn tally(&self, count: impl Fn(&VoteRow<'_>) -> bool) -> Vec<Tally> {
         self.roster.quorum.tallies(self.masters(count)).collect()
     }
@@ -110,7 +115,7 @@ impl Votes {
     /// Returns in words how many masters of each list gave a vote that matches `of`: for example
     /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
-        let voted = self.masters(|row| row.vote().is_some_and(of));
+        let voted = self.masters(|row| row.vote.is_some_and(of));
         let tallies = self.roster.quorum.tallies(voted);
         let texts: Vec<_> = tallies.map(|tally| tally.text(did)).collect();
         texts.join(", ")
@@ -125,13 +130,13 @@ impl Votes {
     /// Returns whether so many masters deny a right, or lack a command, that in some list the
     /// others are no majority.
     pub(crate) fn lacks_rights(&self) -> bool {
-        let others = self.masters(|row| !row.vote().is_some_and(Vote::is_denial));
+        let others = self.masters(|row| !row.vote.is_some_and(Vote::is_denial));
         !self.roster.quorum.has_majority_of_every_set(others)
     }
 
     /// Returns whether a majority of every list has granted so far.
     pub(crate) fn has_quorum(&self) -> bool {
-        let granted = self.masters(|row| row.vote().is_some_and(Vote::is_grant));
+        let granted = self.masters(|row| row.vote.is_some_and(Vote::is_grant));
         self.roster.quorum.has_majority_of_every_set(granted)
     }
 
@@ -173,15 +178,15 @@ impl Votes {
 /// Shows, for example, `a:6379 granted, b:6379 no answer in 50ms, c:6379 not answered yet`.
 impl fmt::Display for Votes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, row) in self.iter().enumerate() {
+        for (n, (row, cast)) in self.iter().zip(&self.cast).enumerate() {
             if n > 0 {
                 f.write_str(", ")?;
             }
             write!(f, "{} ", row.master)?;
-            match row.vote() {
+            match row.vote {
                 Some(Vote::Grant) => {
                     f.write_str(self.verb.granted_word())?;
-                    if let Some(slot) = row.cast.as_ref().and_then(|cast| cast.slot) {
+                    if let Some(slot) = cast.as_ref().and_then(|cast| cast.slot) {
                         write!(f, " slot {}", slot.shown())?;
                     }
                 }
@@ -206,33 +211,22 @@ impl fmt::Debug for Votes {
 
 /// One master's row of [`Votes`].
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct VoteRow<'a> {
-    master: &'a str,
-    cast: &'a Option<CastVote>,
+    /// The master's address, without the user name and the password.
+    pub master: &'a str,
+    /// The master's vote. `None` if the master has not voted yet.
+    pub vote: Option<&'a Vote>,
+    /// The time from the start of the round until the master voted, or until the client gave up on
+    /// the master.
+    pub latency: Option<Duration>,
 }
 
 impl<'a> VoteRow<'a> {
-    /// Returns the master's address, without the user name and the password.
-    pub fn master(&self) -> &'a str {
-        self.master
-    }
-
-    /// Returns the master's vote. `None` if the master has not voted yet.
-    pub fn vote(&self) -> Option<&'a Vote> {
-        self.cast.as_ref().map(CastVote::vote)
-    }
-
-    /// Returns the time from the start of the round until the master voted, or until the client
-    /// gave up on the master.
-    pub fn latency(&self) -> Option<Duration> {
-        let cast = self.cast.as_ref()?;
-        Some(cast.latency())
-    }
-
     /// Returns the master's failure. `None` if the master has granted, has refused, or has not
     /// voted yet.
     pub fn failure(&self) -> Option<&'a Failure> {
-        match self.vote() {
+        match self.vote {
             Some(Vote::Fail(failure)) => Some(failure),
             Some(Vote::Grant | Vote::Refuse(_)) | None => None,
         }
@@ -309,10 +303,10 @@ mod tests {
             assert_eq!(votes.iter().len(), cast.len());
             for (master, (row, vote)) in votes.iter().zip(&cast).enumerate() {
                 assert_eq!(
-                    (row.master(), row.vote()),
+                    (row.master, row.vote),
                     (&*format!("m{master}"), vote.as_ref())
                 );
-                let seconds = row.latency().map(|latency| latency.as_secs());
+                let seconds = row.latency.map(|latency| latency.as_secs());
                 assert_eq!(seconds, vote.as_ref().map(|_| master as u64));
                 let has_failed = matches!(vote, Some(Vote::Fail(_)));
                 assert_eq!(row.failure().is_some(), has_failed);

@@ -90,11 +90,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Adds one master: a URL, a ready [`Client`](crate::redis::Client) of the `redis` crate, or a
-    /// [`MemoryMaster`](crate::MemoryMaster).
-    ///
-    /// A `Client` with certificates is refused, because its certificates cannot be read back: give
-    /// the URL, and give the certificates with [`tls`](Self::tls).
+    /// Adds one master: a URL, or a [`MemoryMaster`](crate::MemoryMaster).
     ///
     /// Masters must be independent servers without replication between them. Use three or five
     /// masters. An even number of masters tolerates no more failures than the odd number below it.
@@ -324,7 +320,7 @@ impl Builder {
 
     /// Sets a name that tells this coordinator from others in the program. The metrics of its
     /// masters have a label `label` with this name.
-    /// [`MasterHealth::label`](crate::MasterHealth::label) is this name, too, and log messages
+    /// [`MasterHealth::label`](crate::health::MasterHealth::label) is this name, too, and log messages
     /// about masters and majorities contain it. Defaults to no label.
     pub fn label(self, label: impl Into<String>) -> Self {
         self.set(Ok(Some(label.into().into())), |config| &mut config.label)

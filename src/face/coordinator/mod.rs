@@ -75,7 +75,7 @@ impl Coordinator {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
-    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # use quorlock::{Coordinator, MemoryMaster, health::MasterState};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// locks.all_ready(Duration::from_secs(5)).await?;
     /// for master in locks.health() {
@@ -94,7 +94,7 @@ impl Coordinator {
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{Coordinator, MasterState, MemoryMaster};
+    /// # use quorlock::{Coordinator, MemoryMaster, health::MasterState};
     /// # let locks = Coordinator::new([MemoryMaster::new()])?;
     /// let mut events = locks.health_events();
     /// while let Some(master) = events.next().await {
@@ -111,6 +111,7 @@ impl Coordinator {
     }
 
     /// Returns the TTL of locks that do not [set their own](crate::Lock::ttl).
+    #[doc(hidden)]
     pub fn ttl(&self) -> Duration {
         self.context.config.ttl.duration()
     }
@@ -119,12 +120,14 @@ impl Coordinator {
     /// allowance, and at least 3 s. After a program with the same `max_ttl` has ended, its locks
     /// end within this time. Only locks with a [minimum time](crate::Lock::min_hold) may stay
     /// longer.
+    #[doc(hidden)]
     pub fn quarantine_length(&self) -> Duration {
         self.context.config.quarantine_length()
     }
 
     /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
     /// master in both lists counts once.
+    #[doc(hidden)]
     pub fn master_count(&self) -> usize {
         self.context.machine.roster.masters.len()
     }
@@ -132,6 +135,7 @@ impl Coordinator {
     /// Returns the number of masters that make a majority. While the masters [are
     /// changed](crate::Builder::leaving), each list has a majority of its own. This method then
     /// returns the larger of the two numbers, and [`tally`](Self::tally) has both.
+    #[doc(hidden)]
     pub fn quorum(&self) -> usize {
         self.context.machine.quorum().size()
     }
@@ -149,7 +153,7 @@ impl Coordinator {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
-    /// # use quorlock::{Coordinator, MasterHealth, MemoryMaster, Tally};
+    /// # use quorlock::{Coordinator, MemoryMaster, health::MasterHealth, tools::Tally};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// locks.all_ready(Duration::from_secs(5)).await?;
     /// let able = locks.tally(MasterHealth::can_vote);
@@ -157,6 +161,7 @@ impl Coordinator {
     /// assert_eq!(able[0].to_string(), "3 of 3 masters (need 2)");
     /// # Ok(()) }
     /// ```
+    #[doc(hidden)]
     pub fn tally(&self, count: impl Fn(&MasterHealth) -> bool) -> Vec<Tally> {
         let masters = &self.context.machine;
         let health = self.context.health();
@@ -165,6 +170,7 @@ impl Coordinator {
     }
 
     /// Returns the ID of this coordinator's lists of masters.
+    #[doc(hidden)]
     pub fn lists_id(&self) -> ListsId {
         self.lists_id
     }

@@ -15,7 +15,7 @@ use crate::{
 
 impl Coordinator {
     /// Waits until a majority of masters can vote, for at most `limit`. Returns the answer of each
-    /// master. A [grant](crate::Vote::Grant) means that the master can vote.
+    /// master. A [grant](crate::votes::Vote::Grant) means that the master can vote.
     ///
     /// A master can vote if it is connected, answers in time, accepts writes and scripts, and is
     /// not [in quarantine](crate::Quarantine).
@@ -105,13 +105,13 @@ impl Coordinator {
     ///
     /// # Votes
     ///
-    /// - [`Grant`](crate::Vote::Grant): the master removed a holder.
-    /// - [`Gone`](crate::Refusal::Gone): the lock was not held on the master.
-    /// - [`Held`](crate::Refusal::Held): the lock has a newer holder on the master, or one that was
+    /// - [`Grant`](crate::votes::Vote::Grant): the master removed a holder.
+    /// - [`Gone`](crate::votes::Refusal::Gone): the lock was not held on the master.
+    /// - [`Held`](crate::votes::Refusal::Held): the lock has a newer holder on the master, or one that was
     ///   not selected. That holder keeps the lock.
-    /// - [`OtherKind`](crate::Refusal::OtherKind): the key on the master is not a lock, and is left
+    /// - [`OtherKind`](crate::votes::Refusal::OtherKind): the key on the master is not a lock, and is left
     ///   alone.
-    /// - [`Fail`](crate::Vote::Fail): the master did not answer. If it has the lock's key, the key
+    /// - [`Fail`](crate::votes::Vote::Fail): the master did not answer. If it has the lock's key, the key
     ///   may stay until the end of the TTL.
     ///
     /// # Cancel safety

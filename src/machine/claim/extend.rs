@@ -184,7 +184,7 @@ impl Claim {
             Outcome::Won if gone.contains(master) => {
                 self.heal(step, round, MasterSet::only(master), Heal::new(step, ttl));
             }
-            Outcome::NoMajority if live.round.is_disowned() => self.disowned(step, start),
+            Outcome::NoMajority if live.round.is_taken_away() => self.taken_away(step, start),
             Outcome::NoMajority | Outcome::TooLate if before == Outcome::Pending => {
                 self.failed(step, start, round);
             }
@@ -194,12 +194,12 @@ impl Claim {
 
     /// Notes that a majority of at least one set has denied an extension that began at `start`. If
     /// a majority has confirmed a later extension, says nothing about the present.
-    fn disowned(&mut self, step: &mut Step<'_>, start: LeaseTick) {
+    fn taken_away(&mut self, step: &mut Step<'_>, start: LeaseTick) {
         let is_newest = start >= step.rounds.of(self.newest).start();
         if let Some(held) = self.held_at(step)
             && (is_newest || held.is_after_confirmed(start))
         {
-            self.lose(step, LostReason::Disowned);
+            self.lose(step, LostReason::TakenAway);
         }
     }
 

@@ -124,7 +124,7 @@ fn is_right(path: &[&str]) -> bool {
         );
         assert!(!said.contains("heal") || after == 1, "{path:?}: {said}");
         let is_end = |end: &&str| said.contains(*end);
-        ends += ["Expired", "Disowned"]
+        ends += ["Expired", "TakenAway"]
             .iter()
             .filter(|end| is_end(end))
             .count();

@@ -67,7 +67,7 @@ impl Endpoint {
         }
     }
 
-    pub(crate) fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
+    fn from_info(info: &ConnectionInfo) -> Result<Self, String> {
         let address = match info.addr() {
             ConnectionAddr::Tcp(host, port) => Address::Tcp(host.clone(), *port, None),
             ConnectionAddr::Unix(path) => Address::Unix(path.clone()),
@@ -87,14 +87,6 @@ impl Endpoint {
                 return Err(
                     "a TLS connection that verifies nothing (#insecure) is not supported: give the \
                      certificates to trust with ca_file or Builder::tls"
-                        .to_owned(),
-                );
-            }
-            #[cfg(feature = "tls")]
-            ConnectionAddr::TcpTls { .. } => {
-                return Err(
-                    "the certificates of a redis::Client cannot be read back: give its URL, and \
-                     the certificates to trust with ca_file or Builder::tls"
                         .to_owned(),
                 );
             }

@@ -19,8 +19,6 @@ mod stream;
 mod tls;
 pub(super) mod wire;
 
-pub(super) use ::redis::Client;
-
 #[cfg(feature = "__internals")]
 pub use self::resp::{read_reply, reply_lengths};
 pub use self::stream::MasterStream;

@@ -138,7 +138,7 @@ async fn wait_for_all_grants(lock: &Lock, over: &watch::Receiver<()>) -> Result<
     while over.has_changed().is_ok() {
         match lock.try_acquire().await {
             Ok(guard) => {
-                let votes = guard.settled().await;
+                let votes = guard.all_votes().await;
                 let _ = guard.release().await; // a failed release stays owed
                 if votes.granted_count() == votes.master_count() {
                     return Ok(());
