@@ -41,14 +41,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(lock.acquire().await?); // `acquire` waits, and the drop posts a release
     println!("one back: locked again");
 
-    let (mine, yours) = (locks.owner(), locks.owner());
+    let mine = locks.owner();
     let outer = locks.reentrant("orders/43", &mine).acquire().await?;
     let inner = locks.reentrant("orders/43", &mine).acquire().await?;
     println!("again:    {} guards of one owner", inner.depth());
     drop((outer, inner)); // the last guard releases the lock
 
-    let guard = locks.fair("printer", &mine).acquire().await?;
-    let printer = locks.fair("printer", &yours);
+    let printer = locks.fair("printer");
+    let guard = printer.acquire().await?;
     let (served, released) = tokio::join!(printer.acquire(), async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let seen = printer.inspect().await;

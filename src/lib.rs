@@ -20,22 +20,22 @@
 //!
 //! # Where to start
 //!
-//! - [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is
-//!   a lock that is held.
-//! - [`Coordinator::mutex`] returns a lock that one guard holds at a time. The format on the
-//!   masters is that of most Redlock libraries. [`Coordinator::mutex_all`] returns several mutexes
-//!   as one lock: all of them are acquired, or none.
-//! - [`Coordinator::reentrant`] returns a lock that an [`Owner`] holds and may acquire again. The
-//!   format on the masters is that of Redisson's plain lock (`RLock`).
-//! - [`Coordinator::fair`] returns a reentrant lock that serves its waiters in the order in which
-//!   they came, across all processes.
-//! - [`Coordinator::read_write`] returns a lock that readers share and that a writer holds alone.
-//! - [`Coordinator::semaphore`] returns a lock that a limited number of guards hold at once.
-//! - [`docs`] has the longer texts: recipes, settings, the guarantees, operations, the algorithm,
-//!   fencing tokens, a comparison with other libraries, and the architecture.
+//! [`Coordinator`] is a set of masters, [`Lock`] is a named lock on all of them, and [`Guard`] is a
+//! lock that is held. [`docs`] has the longer texts: recipes, settings, the guarantees, operations,
+//! the algorithm, fencing tokens, a comparison with other libraries, and the architecture.
 //!
-//! Use each name with one kind of lock. The use of a second kind is detected only while the lock is
-//! held.
+//! | lock | for | order of waiters | round trips | [`Owner`] |
+//! |---|---|---|---|---|
+//! | [`mutex`](Coordinator::mutex) | one guard at a time | by chance | 1 | none |
+//! | [`reentrant`](Coordinator::reentrant) | code that may hold the lock already | by chance | 1 | needs one |
+//! | [`fair`](Coordinator::fair) | waiters that must keep their order | as they came | 1 | optional |
+//! | [`read_write`](Coordinator::read_write) | many readers, or one writer | as they came | 1 | optional |
+//! | [`semaphore`](Coordinator::semaphore) | a limited number of guards | about as they came | 1 or 2 | none |
+//! | [`mutex_all`](Coordinator::mutex_all) | several names, all or none | by chance | 1 | none |
+//!
+//! The round trips are those of a free lock. An optional owner makes the lock
+//! [reentrant](Lock::owner). [Which lock](crate::docs::recipes#which-lock) says more. Use each name
+//! with one kind of lock. The use of a second kind is detected only while the lock is held.
 //!
 //! # Runtime
 //!

@@ -171,9 +171,9 @@ fn closing_ends_waits_in_other_threads() {
     let masters = masters();
     let runtime = one_worker();
     let locks = connected(&runtime, &masters);
-    let held = [locks.fair("r", &locks.owner()), locks.mutex("s")];
+    let held = [locks.fair("r"), locks.mutex("s")];
     let held = held.map(|lock| runtime.block_on(lock.acquire()).unwrap());
-    let wanted = [locks.fair("r", &locks.owner()), locks.mutex("s")];
+    let wanted = [locks.fair("r"), locks.mutex("s")];
     thread::scope(|scope| {
         let waits = wanted
             .each_ref()
@@ -263,7 +263,7 @@ fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     let runtime = one_worker();
     let locks = connected(&runtime, &masters());
     let owner = locks.owner();
-    let guards = [locks.mutex("r"), locks.fair("s", &owner)];
+    let guards = [locks.mutex("r"), locks.fair("s").owner(&owner)];
     let [mutex, fair] = guards.map(|lock| runtime.block_on(lock.acquire()).unwrap());
     let events = locks.health_events();
     in_time("the end of the runtime", move || drop(runtime));

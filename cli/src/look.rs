@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    AskError, Coordinator, Inspection, Kind, Lock, Owner, TooFewMasters,
+    AskError, Coordinator, Inspection, Kind, Lock, TooFewMasters,
     tools::MasterView,
     votes::{Failure as VoteFailure, Vote, VoteRow, Votes},
 };
@@ -112,11 +112,10 @@ pub(crate) async fn look_at_all(
 /// Asks all masters about the lock.
 pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failure> {
     // A fair lock shows holders of every kind, and the queue.
-    let owner = locks.owner();
-    let lock = locks.fair(name, &owner);
+    let lock = locks.fair(name);
     let (mut inspected, ready) = join(lock.inspect(), locks.all_ready(Duration::ZERO)).await;
     if let Ok(inspection) = &inspected
-        && let Some(lock) = with_queues_of_its_own(locks, name, &owner, inspection)
+        && let Some(lock) = with_queues_of_its_own(locks, name, inspection)
     {
         inspected = lock.inspect().await;
     }
@@ -151,12 +150,11 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
 fn with_queues_of_its_own(
     locks: &Coordinator,
     name: &str,
-    owner: &Owner,
     inspection: &Inspection,
 ) -> Option<Lock> {
     let mut kinds = inspection.holders.iter().filter_map(|holder| holder.kind);
     kinds.find_map(|kind| match kind {
-        Kind::ReadWrite => Some(locks.read_write(name, owner).write()),
+        Kind::ReadWrite => Some(locks.read_write(name).write()),
         // To inspect it, the number of permits does not matter.
         Kind::Semaphore => Some(locks.semaphore(name, 1)),
         _ => None,

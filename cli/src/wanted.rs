@@ -99,11 +99,10 @@ impl<'a> Wanted<'a> {
 }
 
 fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
-    let owner = locks.owner();
     let mut lock = match names {
-        [name] if asking.fair => locks.fair(name, &owner),
-        [name] if asking.read => locks.read_write(name, &owner).read(),
-        [name] if asking.write => locks.read_write(name, &owner).write(),
+        [name] if asking.fair => locks.fair(name),
+        [name] if asking.read => locks.read_write(name).read(),
+        [name] if asking.write => locks.read_write(name).write(),
         [name] => match asking.permits {
             Some(permits) => locks.semaphore(name, permits),
             None => locks.mutex(name),

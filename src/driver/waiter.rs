@@ -218,8 +218,8 @@ mod tests {
         let [locks, others] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
         let moment = Duration::from_millis(20);
         for name in 0..100 {
-            let lock = locks.fair(format!("{name}"), &locks.owner());
-            let held = others.fair(format!("{name}"), &others.owner());
+            let lock = locks.fair(format!("{name}"));
+            let held = others.fair(format!("{name}"));
             let held = held.acquire().await.unwrap();
             match name % 3 {
                 0 => assert!(lock.acquire_within(moment).await.is_err()),

@@ -88,7 +88,7 @@ async fn a_deadline_is_explained() {
 async fn a_name_used_with_another_kind_is_explained() {
     let world = World::new(3).await;
     let owner = world.locks.owner();
-    let _held = world.locks.fair("orders/42", &owner).acquire().await;
+    let _held = world.locks.fair("orders/42").owner(&owner).acquire().await;
     sleep(millis(1)).await;
     assert_text(
         &world,

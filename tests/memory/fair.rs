@@ -30,7 +30,7 @@ fn queues(world: &World) -> Vec<Vec<String>> {
 /// Starts a task that waits for the lock. The task returns the time at which it got the lock.
 fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
     let owner = locks.owner();
-    let lock = locks.fair(NAME, &owner);
+    let lock = locks.fair(NAME).owner(&owner);
     let task = tokio::spawn(async move {
         let guard = lock.acquire().await.unwrap();
         let at = Instant::now();
@@ -43,7 +43,7 @@ fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
 /// Puts a waiter into the queues. This waiter never polls again.
 async fn dead_waiter(locks: &Coordinator) -> Owner {
     let owner = locks.owner();
-    let lock = locks.fair(NAME, &owner);
+    let lock = locks.fair(NAME).owner(&owner);
     let mut waiting = Box::pin(async move { lock.acquire().await });
     assert!(timeout(millis(10), waiting.as_mut()).await.is_err());
     mem::forget(waiting);
@@ -55,7 +55,7 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
     for dead in [1, 3] {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let guard = world.locks.fair(NAME, &world.locks.owner());
+        let guard = world.locks.fair(NAME);
         let guard = guard.acquire().await.unwrap();
         for _ in 0..dead {
             dead_waiter(&others).await;
@@ -77,7 +77,7 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
 #[tokio::test(start_paused = true)]
 async fn an_error_counts_the_attempt_after_which_a_waiter_steps_aside() {
     let world = World::new(3).await;
-    let lock = world.locks.fair(NAME, &world.locks.owner());
+    let lock = world.locks.fair(NAME).owner(&world.locks.owner());
     world.inject([Fault::Down, Fault::Down]);
     let error = lock.acquire_within(seconds(5)).await.unwrap_err();
     let attempts = error.attempts();
@@ -98,7 +98,7 @@ async fn a_master_that_restarts_empty_learns_the_order_again() {
     let others = Coordinator::builder().quarantine(Quarantine::Off);
     let others = others.masters(&world.masters).build().unwrap();
     sleep(millis(1)).await;
-    let guard = world.locks.fair(NAME, &world.locks.owner());
+    let guard = world.locks.fair(NAME);
     let guard = guard.acquire().await.unwrap();
     let (mut owners, mut tasks) = (Vec::new(), Vec::new());
     for n in 0..6 {
@@ -131,7 +131,7 @@ async fn a_master_that_restarts_empty_learns_the_order_again() {
 async fn a_minority_of_faulty_masters_does_not_change_the_order() {
     for fault in [Fault::Down, Fault::Hang, Fault::Mute, delay(30), delay(70)] {
         let world = World::new(3).await;
-        let guard = world.locks.fair(NAME, &world.locks.owner());
+        let guard = world.locks.fair(NAME);
         let guard = guard.acquire().await.unwrap();
         let mut tasks = Vec::new();
         for n in 0..6 {
@@ -161,7 +161,7 @@ async fn a_minority_of_faulty_masters_does_not_change_the_order() {
 #[tokio::test(start_paused = true)]
 async fn a_long_waiter_keeps_its_position_and_asks_about_once_a_second() {
     let world = World::new(3).await;
-    let lock = world.locks.fair(NAME, &world.locks.owner());
+    let lock = world.locks.fair(NAME);
     let guard = lock
         .renewal(Renewal::UpTo(seconds(7_200)))
         .acquire()
@@ -204,7 +204,7 @@ async fn a_hundred_waiters_make_no_hot_loop() {
     ] {
         let world = World::new(5).await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let guard = world.locks.fair(NAME, &world.locks.owner());
+        let guard = world.locks.fair(NAME);
         let mut guard = Some(guard.acquire().await.unwrap());
         if event == "a dead head" {
             dead_waiter(&others).await;

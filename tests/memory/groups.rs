@@ -74,8 +74,8 @@ async fn each_name_is_on_the_masters_of_its_group_only() {
             let lock = match kind {
                 Kind::Mutex => locks.mutex(&name),
                 Kind::Reentrant => locks.reentrant(&name, &owner),
-                Kind::Fair => locks.fair(&name, &owner),
-                Kind::ReadWrite => locks.read_write(&name, &owner).write(),
+                Kind::Fair => locks.fair(&name).owner(&owner),
+                Kind::ReadWrite => locks.read_write(&name).owner(&owner).write(),
                 Kind::Semaphore => locks.semaphore(&name, 1),
                 other => panic!("groups have no {other}"),
             };

@@ -18,7 +18,7 @@ async fn coordinator(masters: &[MemoryMaster], node_timeout: Duration) -> Coordi
 }
 
 fn fair(locks: &Coordinator) -> Lock {
-    locks.fair(NAME, &locks.owner())
+    locks.fair(NAME)
 }
 
 /// Counts how often one client gets the lock in a minute, if it holds it for 10 ms each time.
@@ -192,7 +192,7 @@ async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
 async fn a_waiter_that_stepped_aside_wins_when_another_task_of_its_owner_does() {
     let two = TwoClients::new().await;
     let owner = two.waiter.owner();
-    let lock = two.waiter.fair(NAME, &owner);
+    let lock = two.waiter.fair(NAME).owner(&owner);
     two.inject_into_two(&delay(80));
     let waiter = lock.clone();
     let task = tokio::spawn(async move { waiter.acquire().await.unwrap() });

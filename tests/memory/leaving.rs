@@ -80,8 +80,8 @@ async fn a_waiter_of_both_lists_hears_of_a_release_by_either() {
         locks.all_ready(seconds(5)).await.unwrap();
         for kind in ["mutex", "fair", "reader", "permit"] {
             let lock = |locks: &Coordinator| match kind {
-                "fair" => locks.fair(kind, &locks.owner()),
-                "reader" => locks.read_write(kind, &locks.owner()).write(),
+                "fair" => locks.fair(kind),
+                "reader" => locks.read_write(kind).write(),
                 "permit" => locks.semaphore(kind, 1),
                 _ => locks.mutex(kind),
             };

@@ -304,7 +304,9 @@ fn waiters_are_counted_until_they_have_the_lock_or_are_dropped() {
     recorded(async |handle| {
         let world = World::new(3).await;
         let owners = [world.locks.owner(), world.locks.owner()];
-        let [first, second] = owners.each_ref().map(|owner| world.locks.fair(NAME, owner));
+        let [first, second] = owners
+            .each_ref()
+            .map(|owner| world.locks.fair(NAME).owner(owner));
         let guard = first.acquire().await.unwrap();
         timeout(seconds(5), second.acquire()).await.unwrap_err();
         let waiting = async {

@@ -4,14 +4,15 @@
 use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
-    __internals::is_reentrant, Coordinator, Fault, Kind, LockState, LostReason, Owner, Renewal,
+    __internals::is_reentrant, ConfigError, Coordinator, Fault, Kind, LockState, LostReason, Owner,
+    Reason, Renewal,
 };
 use tokio::{
     task::LocalSet,
     time::{sleep, timeout},
 };
 
-use crate::world::{KINDS, NAME, World, delay, error, lock, millis, own, seconds};
+use crate::world::{KINDS, NAME, World, delay, error, lock, millis, own, seconds, until_queued};
 
 const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
 
@@ -147,13 +148,87 @@ async fn a_level_with_a_shorter_ttl_shortens_nothing() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn acquisitions_of_a_lock_without_an_owner_exclude_each_other() {
+    let world = World::new(3).await;
+    let read_write = world.locks.read_write("config");
+    for lock in [world.locks.fair(NAME), read_write.write()] {
+        let guard = lock.acquire().await.unwrap();
+        for other in [lock.clone(), lock.clone().owner(&world.locks.owner())] {
+            let refused = other.try_acquire().await.unwrap_err();
+            assert!(refused.is_busy(), "{refused}");
+        }
+        let waiting = lock.clone();
+        let waiting = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+        until_queued(&lock, 1).await;
+        assert_eq!(guard.depth(), 1);
+        guard.release().await.unwrap();
+        assert_eq!(waiting.await.unwrap().depth(), 1);
+
+        let lock = lock.owner(&world.locks.owner());
+        let outer = lock.acquire().await.unwrap();
+        assert_eq!(lock.clone().try_acquire().await.unwrap().depth(), 2);
+        drop(outer);
+    }
+    let owned = world.locks.read_write("config").owner(&world.locks.owner());
+    let writing = owned.write().acquire().await.unwrap();
+    assert_eq!(owned.read().try_acquire().await.unwrap().depth(), 2);
+    assert!(read_write.read().try_acquire().await.is_err());
+    drop(writing);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_cannot_be_used_is_refused_before_anything_is_sent() {
+    let world = World::new(3).await;
+    let locks = &world.locks;
+    let (owner, foreign) = (
+        locks.owner(),
+        Coordinator::new(&world.masters).unwrap().owner(),
+    );
+    let no_owner = |kind| ConfigError::NoOwner { kind };
+    let is_foreign = ConfigError::ForeignOwner {
+        owner: foreign.id().to_owned(),
+    };
+    let refused = "a mutex cannot be given an owner: use a reentrant lock, which an owner can \
+                   acquire again";
+    assert_eq!(no_owner(Kind::Mutex).to_string(), refused);
+    let refused = "a semaphore cannot be given an owner: each of its acquisitions has an owner of \
+                   its own";
+    assert_eq!(no_owner(Kind::Semaphore).to_string(), refused);
+    let commands = world.commands();
+    for (lock, error) in [
+        (locks.mutex(NAME).owner(&owner), no_owner(Kind::Mutex)),
+        (
+            locks.mutex_all([NAME, "b"]).owner(&owner),
+            no_owner(Kind::Mutex),
+        ),
+        (
+            locks.semaphore(NAME, 2).owner(&owner),
+            no_owner(Kind::Semaphore),
+        ),
+        (locks.reentrant(NAME, &foreign), is_foreign.clone()),
+        (locks.fair(NAME).owner(&foreign), is_foreign.clone()),
+        (locks.read_write(NAME).owner(&foreign).read(), is_foreign),
+    ] {
+        for refused in [
+            lock.try_acquire().await,
+            lock.acquire_within(seconds(1)).await,
+            lock.acquire().await,
+        ] {
+            let refused = refused.unwrap_err();
+            assert_eq!(*refused.reason(), Reason::Config(error.clone()));
+        }
+    }
+    assert_eq!(world.commands(), commands);
+}
+
 /// The first task of the owner may release the lock before the owner's other tasks can reenter it.
 #[tokio::test(start_paused = true)]
 async fn a_task_that_cannot_reenter_in_time_keeps_its_queue_position() {
     for held_for in 0..6 {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let held = others.fair(NAME, &others.owner()).acquire().await.unwrap();
+        let held = others.fair(NAME).acquire().await.unwrap();
         let order = Rc::new(RefCell::new(Vec::new()));
         let tasks = LocalSet::new();
         let owner = world.locks.owner();

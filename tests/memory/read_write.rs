@@ -14,11 +14,11 @@ use tokio::{
 use super::world::{World, masters, millis, seconds, timed, until_queued};
 
 fn read(locks: &Coordinator, owner: &Owner) -> Lock {
-    locks.read_write("a", owner).read()
+    locks.read_write("a").owner(owner).read()
 }
 
 fn write(locks: &Coordinator, owner: &Owner) -> Lock {
-    locks.read_write("a", owner).write()
+    locks.read_write("a").owner(owner).write()
 }
 
 #[tokio::test(start_paused = true)]
@@ -260,7 +260,7 @@ async fn neither_side_waits_for_long() {
     let coordinators = [(); 4].map(|()| Coordinator::new(&world.masters).unwrap());
     let lock = |user: usize, name| {
         let locks = &coordinators[user % 4];
-        locks.read_write(name, &locks.owner())
+        locks.read_write(name)
     };
     let readers = || (0..64).map(|user| lock(user, "read").read()).collect();
     let writers = || (0..8).map(|user| lock(user, "written").write()).collect();

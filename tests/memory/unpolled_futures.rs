@@ -19,7 +19,7 @@ fn kinds() -> [fn(&Coordinator, &Owner) -> Lock; 3] {
     [
         |locks, _| locks.mutex(NAME),
         |locks, owner| locks.reentrant(NAME, owner),
-        |locks, owner| locks.fair(NAME, owner),
+        |locks, owner| locks.fair(NAME).owner(owner),
     ]
 }
 

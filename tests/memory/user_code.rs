@@ -364,7 +364,7 @@ fn a_guard_may_be_dropped_while_the_span_of_its_renewal_opens() {
 #[test]
 fn a_waker_may_wait_for_the_same_lock_when_the_coordinator_is_closed() {
     let mutex = |locks: &Coordinator| locks.mutex("r");
-    let fair = |locks: &Coordinator| locks.fair("r", &locks.owner());
+    let fair = |locks: &Coordinator| locks.fair("r");
     let kinds: [fn(&Coordinator) -> Lock; 2] = [mutex, fair];
     for kind in kinds {
         assert_ends(async move || {

@@ -528,9 +528,9 @@ async fn the_next_waiter_is_ready_when_the_first_gives_up() {
             let wait = |locks: &Coordinator, reads, renewal, within| {
                 let (owner, limit) = (locks.owner(), millis(within));
                 let lock = match kind {
-                    Kind::Fair => locks.fair(NAME, &owner),
-                    Kind::ReadWrite if reads => locks.read_write(NAME, &owner).read(),
-                    Kind::ReadWrite => locks.read_write(NAME, &owner).write(),
+                    Kind::Fair => locks.fair(NAME).owner(&owner),
+                    Kind::ReadWrite if reads => locks.read_write(NAME).owner(&owner).read(),
+                    Kind::ReadWrite => locks.read_write(NAME).owner(&owner).write(),
                     _ => locks.semaphore(NAME, 1),
                 };
                 let lock = lock.ttl(seconds(2)).renewal(renewal);

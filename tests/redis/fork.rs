@@ -129,7 +129,7 @@ fn call(runtime: &Runtime, locks: &Coordinator, guard: Guard, mut tell: impl FnM
     let own = own_runtime();
     let acquired = own.block_on(lock.acquire_within(LIMIT)).unwrap_err();
     tell(format!("own runtime: {acquired}\n"));
-    let fair = locks.fair("other", &locks.owner());
+    let fair = locks.fair("other");
     let acquired = runtime.block_on(fair.acquire()).unwrap_err();
     tell(format!("owner: {acquired}\n"));
     let ready = runtime.block_on(locks.ready(LIMIT)).unwrap_err();

@@ -86,7 +86,7 @@ async fn ask_once(
     guard: Option<Guard>,
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lock = match call {
-        "fair try_acquire" => locks.fair(call, &locks.owner()),
+        "fair try_acquire" => locks.fair(call),
         "available" | "semaphore try_acquire" => locks.semaphore(call, 3),
         _ => locks.mutex(call),
     };

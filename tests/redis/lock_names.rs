@@ -70,7 +70,7 @@ fn any_string_can_be_a_name_in_a_cluster() {
             for lock in [
                 locks.mutex(name),
                 locks.reentrant(name, &owner),
-                locks.fair(name, &owner),
+                locks.fair(name).owner(&owner),
             ] {
                 for lock in [lock.clone(), lock.fenced()] {
                     let guard = lock.try_acquire().await.unwrap();

@@ -52,7 +52,7 @@ fn a_user_without_the_right_to_publish_can_release_every_kind() {
         for kind in [
             |locks: &Coordinator, _: &Owner| locks.mutex("m"),
             |locks: &Coordinator, owner: &Owner| locks.reentrant("r", owner),
-            |locks: &Coordinator, owner: &Owner| locks.fair("f", owner),
+            |locks: &Coordinator, owner: &Owner| locks.fair("f").owner(owner),
         ] {
             let held = acquire_on_all(&kind(&locks, &mine)).await;
             let next = kind(&locks, &yours);

@@ -87,7 +87,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     if has_readers(kind) && !is_fenced {
         every_access(&one, &other).await;
         // A reader and a writer exclude each other like two writers.
-        let reader = one.read_write("r", &mine).read();
+        let reader = one.read_write("r").owner(&mine).read();
         every_verb_of(masters, kind, reader, their_lock.clone()).await;
     }
     if kind == Kind::Semaphore {
@@ -112,10 +112,10 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
 /// Becomes a reader, lets another owner read, and breaks the lock.
 async fn every_access(one: &Coordinator, other: &Coordinator) {
     let [mine, theirs] = [one.owner(), other.owner()];
-    let held = acquire_on_all(&one.read_write("shared", &mine).write()).await;
-    let reader = other.read_write("shared", &theirs).read();
+    let held = acquire_on_all(&one.read_write("shared").owner(&mine).write()).await;
+    let reader = other.read_write("shared").owner(&theirs).read();
     let waiting = tokio::spawn(async move { reader.acquire().await.unwrap() });
-    let observed = one.read_write("shared", &mine).write();
+    let observed = one.read_write("shared").owner(&mine).write();
     until("a reader in the queue", async || {
         let seen = observed.inspect().await.unwrap();
         (seen.queue.len() == 1).then_some(())

@@ -60,7 +60,7 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
         };
         let locks = coordinator(patient(), &masters);
         let (mine, yours) = (locks.owner(), locks.owner());
-        for lock in [locks.reentrant("r", &mine), locks.fair("f", &mine)] {
+        for lock in [locks.reentrant("r", &mine), locks.fair("f").owner(&mine)] {
             flush();
             let outer = lock.try_acquire().await.unwrap();
             assert_eq!(outer.all_votes().await.granted_count(), 3);
@@ -76,9 +76,9 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
             outer.release().await.unwrap();
         }
         // A flush costs a waiter no vote.
-        let held = locks.fair("f", &mine).try_acquire().await.unwrap();
+        let held = locks.fair("f").owner(&mine).try_acquire().await.unwrap();
         flush();
-        let next = locks.fair("f", &yours);
+        let next = locks.fair("f").owner(&yours);
         let waits = tokio::spawn(async move { next.acquire().await });
         let queue = "quorlock:queue:{f}";
         until("a waiter", async || {

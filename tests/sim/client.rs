@@ -287,7 +287,7 @@ impl Task {
         let lock = if wanted.len() > 1 {
             set(&self.locks, &self.shared.plan, wanted)
         } else if reads {
-            self.locks.read_write(plan.name, owner).read()
+            self.locks.read_write(plan.name).owner(owner).read()
         } else {
             let mut plan = *plan;
             if !self.shared.plan.is_calm() {
@@ -411,7 +411,7 @@ impl Task {
         let holder = attempt.owner.unwrap_or_default();
         let other = (plan.kind == Kind::ReadWrite).then(|| {
             let owner = &self.owners[(holder - self.first_owner) as usize];
-            let lock = self.locks.read_write(plan.name, owner);
+            let lock = self.locks.read_write(plan.name).owner(owner);
             if self.random.is_one_in(2) {
                 lock.read()
             } else {

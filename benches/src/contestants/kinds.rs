@@ -79,28 +79,28 @@ contestant! {
 
 contestant! {
     /// A fair lock, acquired with `try_acquire`.
-    Fair, Off, |locks, key| locks.fair(key, &locks.owner()), try_acquire, false
+    Fair, Off, |locks, key| locks.fair(key), try_acquire, false
 }
 
 contestant! {
     /// A fair lock, acquired with `acquire`. Its first round is the same as that of `try_acquire`,
     /// and always wins in this bench.
-    FairAcquire, Off, |locks, key| locks.fair(key, &locks.owner()), acquire, false
+    FairAcquire, Off, |locks, key| locks.fair(key), acquire, false
 }
 
 contestant! {
     /// The lock of a reader, alone.
-    Reader, Off, |locks, key| locks.read_write(key, &locks.owner()).read(), try_acquire, false
+    Reader, Off, |locks, key| locks.read_write(key).read(), try_acquire, false
 }
 
 contestant! {
     /// The lock of a reader, with one name for all tasks.
-    SharedReader, Off, |locks, _| locks.read_write("shared", &locks.owner()).read(), try_acquire, false
+    SharedReader, Off, |locks, _| locks.read_write("shared").read(), try_acquire, false
 }
 
 contestant! {
     /// The lock of a writer.
-    Writer, Off, |locks, key| locks.read_write(key, &locks.owner()).write(), try_acquire, false
+    Writer, Off, |locks, key| locks.read_write(key).write(), try_acquire, false
 }
 
 contestant! {

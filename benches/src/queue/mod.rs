@@ -148,11 +148,11 @@ async fn polls(options: &Options, servers: &[Server], waiters: usize) -> Result<
     let [holders, others @ ..] = &coordinators[..] else {
         return Err("no coordinators".into());
     };
-    let held = holders.fair("polls", &holders.owner()).acquire().await?;
+    let held = holders.fair("polls").acquire().await?;
     let mut tasks = JoinSet::new();
     for n in 0..waiters {
         let locks = &others[n % others.len()];
-        let lock = locks.fair("polls", &locks.owner());
+        let lock = locks.fair("polls");
         tasks.spawn(async move { lock.acquire().await.map(drop) });
         // The waiters arrive spread over the time of one poll, like independent waiters.
         if n % 10 == 9 {

@@ -107,7 +107,7 @@ impl<'a> FairQueue<'a> {
     fn add_waiter(&mut self) {
         let locks = &self.coordinators[self.arrived % self.coordinators.len()];
         self.arrived += 1;
-        let lock = locks.fair(self.name.as_str(), &locks.owner());
+        let lock = locks.fair(self.name.as_str());
         let (go, report) = (self.go.clone(), self.report.clone());
         self.tasks.spawn(async move {
             let guard = lock.acquire().await?;

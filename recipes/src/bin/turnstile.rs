@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use quorlock::{Builder, Coordinator, Owner};
+use quorlock::{Builder, Coordinator};
 use tokio::time::sleep;
 
 #[tokio::main]
@@ -10,8 +10,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let locks = Builder::from_env()?.build()?;
     let mut visitors = Vec::new();
     for visitor in 0..10 {
-        let owner = locks.owner(); // one for each visitor: an owner does not wait for itself
-        visitors.push(tokio::spawn(pass(locks.clone(), owner, visitor)));
+        visitors.push(tokio::spawn(pass(locks.clone(), visitor)));
         sleep(Duration::from_millis(20)).await;
     }
     for visitor in visitors {
@@ -21,12 +20,8 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-async fn pass(
-    locks: Coordinator,
-    owner: Owner,
-    visitor: u32,
-) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let turnstile = locks.fair("turnstile", &owner);
+async fn pass(locks: Coordinator, visitor: u32) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let turnstile = locks.fair("turnstile");
     let guard = turnstile.acquire_within(Duration::from_secs(30)).await?;
     println!("visitor {visitor} passes");
     sleep(Duration::from_millis(30)).await;

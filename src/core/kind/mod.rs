@@ -31,7 +31,7 @@ macro_rules! kinds {
             /// A lock that its owner can acquire again while it holds the lock. It has the layout
             /// of Redisson's plain lock.
             Reentrant => reentrant,
-            /// A reentrant lock that serves its waiters in the order in which they came.
+            /// A lock that serves its waiters in the order in which they came.
             Fair => fair,
             /// A lock that readers share, and that a writer holds alone.
             ReadWrite => read_write,
@@ -84,7 +84,6 @@ impl Kind {
     }
 
     /// Returns whether an owner that holds the lock can acquire it again.
-    #[cfg(any(test, feature = "__internals"))]
     pub(crate) fn is_reentrant(self) -> bool {
         self.has_owner() && !self.spec().has_slots
     }

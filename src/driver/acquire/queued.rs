@@ -373,13 +373,13 @@ mod tests {
             let right = Coordinator::new(&masters).unwrap();
             let wrong = Coordinator::new(&masters).unwrap();
             wrong.context().timestamps.follow(off);
-            let guard = right.fair("r", &right.owner()).acquire().await.unwrap();
+            let guard = right.fair("r").acquire().await.unwrap();
             let mut arrived = Vec::new();
             let mut waiting = Vec::new();
             for locks in [&right, &wrong, &right, &wrong, &right] {
                 let owner = locks.owner();
                 let mut waiter = Box::pin({
-                    let lock = locks.fair("r", &owner);
+                    let lock = locks.fair("r").owner(&owner);
                     async move { drop(lock.acquire().await.unwrap()) }
                 });
                 let wait = tokio::time::timeout(Duration::from_millis(10), waiter.as_mut());
@@ -419,9 +419,9 @@ mod tests {
             locks[1].context().timestamps.follow(APART);
             tokio::time::sleep(seconds(1)).await;
             let held = &locks[2];
-            let held = held.fair("r", &held.owner()).acquire().await.unwrap();
+            let held = held.fair("r").acquire().await.unwrap();
             let wait = |locks: &Coordinator| {
-                let lock = locks.fair("r", &locks.owner());
+                let lock = locks.fair("r");
                 async move { drop(lock.acquire_within(seconds(10)).await.unwrap()) }
             };
             let release = async {

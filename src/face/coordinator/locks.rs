@@ -20,11 +20,11 @@ impl Coordinator {
     ///
     /// A mutex is not reentrant. A task that holds a mutex and acquires it again waits for itself.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(Kind::Mutex, name.as_ref(), None)
+        self.lock(Kind::Mutex, name.as_ref())
     }
 
-    /// Returns a new owner for [`reentrant`](Self::reentrant), [`fair`](Self::fair) and
-    /// [`read_write`](Self::read_write) locks. Sends nothing.
+    /// Returns a new owner for [`reentrant`](Self::reentrant) locks, and for fair and read-write
+    /// locks that [are to be reentrant](Lock::owner). Sends nothing.
     ///
     /// Make one owner for each task, because tasks that share an owner do not exclude each other. A
     /// task may use its owner again and again. The owner works with this coordinator and its
@@ -68,13 +68,14 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.lock(Kind::Reentrant, name.as_ref(), Some(owner))
+        self.lock(Kind::Reentrant, name.as_ref()).owner(owner)
     }
 
-    /// Returns the fair lock called `name` for `owner`. Sends nothing.
+    /// Returns the fair lock called `name`. Sends nothing.
     ///
-    /// A fair lock is a [reentrant](Self::reentrant) lock that serves its waiters in the order in
-    /// which they came, across all processes and masters.
+    /// A fair lock serves its waiters in the order in which they came, across all processes and
+    /// masters. One guard holds it at a time, as with a mutex. With an [owner](Lock::owner), the
+    /// lock is [reentrant](Self::reentrant). The format on the masters is the same.
     ///
     /// Each waiter has a position in a queue on every master. To keep the position, the waiter
     /// sends every master about one command a second. If the process of a waiter has died, other
@@ -106,25 +107,25 @@ impl Coordinator {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let (mine, yours) = (locks.owner(), locks.owner());
-    /// let guard = locks.fair("orders/42", &mine).acquire().await?;
-    /// let next = locks.fair("orders/42", &yours);
+    /// let lock = locks.fair("orders/42");
+    /// let guard = lock.acquire().await?;
+    /// let next = lock.clone();
     /// let waiting = tokio::spawn(async move { next.acquire().await });
-    /// while locks.fair("orders/42", &mine).inspect().await?.queue != [yours.id()] {
+    /// while lock.inspect().await?.queue.is_empty() {
     ///     tokio::task::yield_now().await;
     /// }
     /// guard.release().await?;
-    /// // The lock is free, or the waiter has it already. No other owner gets it before the waiter.
-    /// assert!(locks.fair("orders/42", &mine).try_acquire().await.is_err());
+    /// // The lock is free, or the waiter has it already. Nobody gets it before the waiter.
+    /// assert!(lock.try_acquire().await.is_err());
     /// assert!(waiting.await??.is_valid());
     /// # Ok(()) }
     /// ```
-    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.lock(Kind::Fair, name.as_ref(), Some(owner))
+    pub fn fair(&self, name: impl AsRef<str>) -> Lock {
+        self.lock(Kind::Fair, name.as_ref())
     }
 
-    /// Returns the read-write lock called `name` for `owner`. Its readers share it, and its writer
-    /// holds it alone.
+    /// Returns the read-write lock called `name`. Its readers share it, and its writer holds it
+    /// alone.
     ///
     /// Each reader has a lease of its own. If a reader dies, the writer waits for the rest of that
     /// lease only. Readers and writers are served in the order in which they came, like the waiters
@@ -132,9 +133,10 @@ impl Coordinator {
     /// who came earlier. So a stream of readers does not keep a writer out, and writers do not keep
     /// a reader out.
     ///
-    /// An owner can acquire the lock again. The writer may also read, and may
-    /// [become a reader](crate::Guard::downgrade). A reader cannot become the writer, because two
-    /// readers could wait for each other: see [`Upgrade`](crate::Reason::Upgrade).
+    /// A writer may [become a reader](crate::Guard::downgrade). With an
+    /// [owner](ReadWriteLock::owner), the lock is reentrant: the writer may also read. A reader
+    /// cannot become the writer, because two readers could wait for each other: see
+    /// [`Upgrade`](crate::Reason::Upgrade).
     ///
     /// # Guarantees
     ///
@@ -152,23 +154,21 @@ impl Coordinator {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let (one, other) = (locks.owner(), locks.owner());
-    /// let reading = locks.read_write("config", &one).read().acquire().await?;
-    /// let also_reading = locks.read_write("config", &other).read().acquire().await?;
+    /// let config = locks.read_write("config");
+    /// let reading = config.read().acquire().await?;
+    /// let also_reading = config.read().acquire().await?;
     ///
-    /// let writer = locks.owner();
-    /// let lock = locks.read_write("config", &writer).write();
-    /// assert!(lock.try_acquire().await.is_err());
+    /// assert!(config.write().try_acquire().await.is_err());
     /// reading.release().await?;
     /// also_reading.release().await?;
-    /// let writing = lock.acquire().await?;
+    /// let writing = config.write().acquire().await?;
     /// writing.downgrade()?; // others may read what was written
     /// # drop(writing);
     /// # Ok(()) }
     /// ```
-    pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
+    pub fn read_write(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock {
-            writer: self.lock(Kind::ReadWrite, name.as_ref(), Some(owner)),
+            writer: self.lock(Kind::ReadWrite, name.as_ref()),
         }
     }
 
@@ -244,10 +244,15 @@ impl Coordinator {
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
     pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.lock(kind, name.as_ref(), kind.is_reentrant().then_some(owner))
+        let lock = self.lock(kind, name.as_ref());
+        if kind.is_reentrant() {
+            lock.owner(owner)
+        } else {
+            lock
+        }
     }
 
-    fn lock(&self, kind: Kind, name: &str, owner: Option<&Owner>) -> Lock {
-        Lock::new(self.context.clone(), kind, name, owner)
+    fn lock(&self, kind: Kind, name: &str) -> Lock {
+        Lock::new(self.context.clone(), kind, name)
     }
 }

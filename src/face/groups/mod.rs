@@ -159,16 +159,16 @@ impl Groups {
         self.of(name).reentrant(name, owner)
     }
 
-    /// Returns the fair lock called `name` for `owner`: see [`Coordinator::fair`].
-    pub fn fair(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
+    /// Returns the fair lock called `name`: see [`Coordinator::fair`].
+    pub fn fair(&self, name: impl AsRef<str>) -> Lock {
         let name = name.as_ref();
-        self.of(name).fair(name, owner)
+        self.of(name).fair(name)
     }
 
-    /// Returns the read-write lock called `name` for `owner`: see [`Coordinator::read_write`].
-    pub fn read_write(&self, name: impl AsRef<str>, owner: &Owner) -> ReadWriteLock {
+    /// Returns the read-write lock called `name`: see [`Coordinator::read_write`].
+    pub fn read_write(&self, name: impl AsRef<str>) -> ReadWriteLock {
         let name = name.as_ref();
-        self.of(name).read_write(name, owner)
+        self.of(name).read_write(name)
     }
 
     /// Returns the semaphore called `name`: see [`Coordinator::semaphore`].

@@ -29,9 +29,11 @@ pub(crate) mod shared;
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
 /// [kind](crate::Kind).
 ///
-/// A lock is cheap to make and to clone. It holds nothing until it is acquired.
+/// A lock is cheap to make and to clone. It holds nothing until it is acquired. Two acquisitions of
+/// one `Lock` exclude each other, like those of two programs, unless an [owner](Self::owner) was
+/// given.
 ///
-/// If its [owner](Owner) holds the lock already, acquiring it again takes one round, like an
+/// If its owner holds the lock already, acquiring it again takes one round, like an
 /// [extension](Guard::extend). If that round fails, the owner's other guards stay as valid as they
 /// were.
 ///
@@ -75,7 +77,7 @@ pub struct Lock {
     /// The locks of the other names, if this lock has several names.
     others: Vec<(Arc<Context>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
-    /// `None` for a mutex and for a semaphore. Each call for a semaphore has an owner of its own.
+    /// `None` if each call has an owner of its own, and for a mutex, which has no owner.
     owner: Option<Owner>,
     access: Access,
     is_fenced: bool,
@@ -84,22 +86,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(
-        context: Arc<Context>,
-        kind: Kind,
-        name: &str,
-        owner: Option<&Owner>,
-    ) -> Self {
-        let foreign = owner.filter(|owner| !context.owners.have(owner.id()));
+    pub(crate) fn new(context: Arc<Context>, kind: Kind, name: &str) -> Self {
         Self {
-            lock_id: match foreign {
-                None => context.config.key_template.lock_id(kind, name.into()),
-                Some(owner) => Err(ConfigError::ForeignOwner {
-                    owner: owner.id().to_owned(),
-                }),
-            },
+            lock_id: context.config.key_template.lock_id(kind, name.into()),
             others: Vec::new(),
-            owner: owner.cloned(),
+            owner: None,
             access: Access::Exclusive,
             is_fenced: false,
             ttl: Ok(context.config.ttl),
@@ -327,12 +318,11 @@ impl Lock {
         })
     }
 
-    /// Returns the owner of a call. Each call for a semaphore has an owner of its own.
+    /// Returns the owner of a call: the one that was given, or a new one. `None` for a mutex.
     fn owner_of_call(&self, kind: Kind) -> Option<Arc<LockOwner>> {
-        let own = self.owner.as_ref().map(|owner| owner.0.clone());
-        own.or_else(|| {
-            (kind.spec().has_slots).then(|| Arc::new(LockOwner::new(self.context.owners.new_id())))
-        })
+        let given = self.owner.as_ref().map(|owner| owner.0.clone());
+        let new = || Arc::new(LockOwner::new(self.context.owners.new_id()));
+        given.or_else(|| kind.has_owner().then(new))
     }
 }
 
@@ -359,8 +349,9 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// An identity that holds reentrant, fair and read-write locks. All tasks that have this handle or
-/// a clone of it share the identity, on any thread.
+/// An identity that holds reentrant locks, and fair and read-write locks that were given this
+/// [owner](Lock::owner). All tasks that have this handle or a clone of it share the identity, on
+/// any thread.
 ///
 /// [`Coordinator::owner`](crate::Coordinator::owner) makes an owner at little cost. Make one owner
 /// for each task, not one for the whole service, because tasks that share an owner do not exclude

@@ -2,11 +2,47 @@
 
 use std::time::Duration;
 
-use super::Lock;
-use crate::core::time::lease::Renewal;
+use super::{Lock, Owner};
+use crate::core::{config_error::ConfigError, time::lease::Renewal};
 
 /// Settings of one lock. The TTL and the renewal replace those of the coordinator.
 impl Lock {
+    /// Makes a fair or a read-write lock reentrant: `owner` may acquire it again while it holds it.
+    /// Without this method, each call that acquires the lock has an owner of its own, so a task
+    /// that holds the lock and acquires it again waits for itself.
+    ///
+    /// Replaces the owner of a reentrant lock. An owner that cannot be used is reported when the
+    /// lock is acquired: [`NoOwner`](ConfigError::NoOwner) for a mutex or a semaphore, and
+    /// [`ForeignOwner`](ConfigError::ForeignOwner) if another coordinator made the owner.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let lock = locks.fair("orders/42").owner(&locks.owner());
+    /// let outer = lock.acquire().await?;
+    /// let inner = lock.acquire().await?; // does not wait: the owner has the lock
+    /// assert_eq!(inner.depth(), 2);
+    /// # drop((outer, inner));
+    /// # Ok(()) }
+    /// ```
+    pub fn owner(self, owner: &Owner) -> Self {
+        let is_own = self.context.owners.have(owner.id());
+        let lock_id = self.lock_id.and_then(|lock_id| match lock_id.kind() {
+            kind if !kind.is_reentrant() => Err(ConfigError::NoOwner { kind }),
+            _ if is_own => Ok(lock_id),
+            _ => Err(ConfigError::ForeignOwner {
+                owner: owner.id().to_owned(),
+            }),
+        });
+        Self {
+            lock_id,
+            owner: Some(owner.clone()),
+            ..self
+        }
+    }
+
     /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
     /// cannot be used is reported when the lock is acquired.
     ///
@@ -46,8 +82,8 @@ impl Lock {
     /// held. A lock that is lost, or whose holder dies, does not stay for the rest of the time.
     ///
     /// The [owner](crate::Owner) of the lock may acquire it again during the rest of the time. An
-    /// attempt of the owner ends the minimum time, even if the attempt fails. So use a mutex, or a
-    /// new owner for each job.
+    /// attempt of the owner ends the minimum time, even if the attempt fails. So use a
+    /// lock without an owner.
     ///
     /// A writer becomes a reader by [`downgrade`](crate::Guard::downgrade), or when its last guard
     /// that writes is dropped before one that reads. From then on, others may read, too: the rest

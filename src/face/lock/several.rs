@@ -24,7 +24,7 @@ impl Lock {
         let names = names.into_iter();
         let lock_ids = names.map(|name| template.lock_id(Kind::Mutex, name.as_ref().into()));
         let lock_ids = lock_ids.collect::<Result<Vec<_>, _>>().and_then(in_order);
-        let mut lock = Self::new(first.clone(), Kind::Mutex, "", None);
+        let mut lock = Self::new(first.clone(), Kind::Mutex, "");
         match lock_ids {
             Ok((first, others)) => {
                 let others = others.into_iter();

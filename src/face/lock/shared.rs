@@ -2,7 +2,7 @@
 
 use std::{iter, sync::Arc};
 
-use super::Lock;
+use super::{Lock, Owner};
 use crate::{
     core::{
         config_error::ConfigError,
@@ -23,6 +23,14 @@ pub struct ReadWriteLock {
 }
 
 impl ReadWriteLock {
+    /// Makes the lock reentrant: `owner` may acquire it again, and write and read at the same time.
+    /// See [`Lock::owner`].
+    pub fn owner(self, owner: &Owner) -> Self {
+        Self {
+            writer: self.writer.owner(owner),
+        }
+    }
+
     /// Returns the lock of a reader. Other owners can read at the same time, and no one can write.
     ///
     /// A reader has no fencing token: with [`fenced`](Lock::fenced), acquiring the lock fails with
@@ -35,9 +43,9 @@ impl ReadWriteLock {
 
     /// Returns the lock of the writer. No other owner can read or write at the same time.
     ///
-    /// The writer may also [read](Self::read), and its guards may [become guards of a
-    /// reader](crate::Guard::downgrade). A reader cannot become the writer: if the owner holds the
-    /// lock only as a reader, acquiring this lock fails with
+    /// Its guards may [become guards of a reader](crate::Guard::downgrade). If the lock has an
+    /// [owner](Self::owner), the writer may also [read](Self::read). A reader cannot become the
+    /// writer: if the owner holds the lock only as a reader, acquiring this lock fails with
     /// [`Upgrade`](crate::Reason::Upgrade), and sends nothing.
     pub fn write(&self) -> Lock {
         self.writer.clone()
@@ -46,7 +54,7 @@ impl ReadWriteLock {
 
 impl Lock {
     pub(crate) fn semaphore(context: Arc<Context>, name: &str, permits: usize) -> Self {
-        let lock = Self::new(context, Kind::Semaphore, name, None);
+        let lock = Self::new(context, Kind::Semaphore, name);
         let count = u16::try_from(permits).ok();
         let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
         Self {

@@ -83,7 +83,7 @@ impl LockNumber {
     }
 
     pub fn lock_of_reader(self, locks: &Coordinator, owner: &Owner) -> Lock {
-        locks.read_write(self.name(), owner).read()
+        locks.read_write(self.name()).owner(owner).read()
     }
 
     /// Returns this mutex and another one as one lock.
