@@ -105,12 +105,14 @@ impl AcquireError {
         self.0.votes.as_ref()
     }
 
-    /// Returns the duration of the call. Zero if nothing was sent.
+    /// Returns the duration of the call. After `try_acquire`, returns the time since the last
+    /// attempt was sent, or zero if nothing was sent.
     pub fn waited(&self) -> Duration {
         self.0.waited
     }
 
-    /// Returns the number of attempts that the call made.
+    /// Returns the number of attempts that the call made. `try_acquire` counts as one attempt, and
+    /// a mistake that was found before the first one as none.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
