@@ -150,7 +150,6 @@ pub use crate::{
 pub mod votes {
     pub use crate::core::vote::{
         Failure, Refusal, Vote,
-        held_report::HeldReport,
         votes::{VoteRow, Votes},
     };
 }

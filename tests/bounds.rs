@@ -24,7 +24,7 @@ use quorlock::{
         ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterList, MasterStream,
         MasterView, ServerError, Tally,
     },
-    votes::{Failure, HeldReport, Refusal, Vote, VoteRow, Votes},
+    votes::{Failure, Refusal, Vote, VoteRow, Votes},
 };
 
 #[test]
@@ -60,7 +60,6 @@ fn public_types_have_their_auto_traits() {
         Groups: Clone;
         Guard:;
         HealthEvents:;
-        HeldReport: Clone Eq;
         Holder: Clone Eq;
         AskError: Error Clone;
         Inspection: Clone;

@@ -14,11 +14,16 @@ pub(super) fn written(vote: &Vote, note: &str) -> String {
         // `Subject::answer` writes this vote itself, with a counter relative to the start of the
         // row.
         Vote::Refuse(Refusal::Stale { counter }) => format!("stale {counter}"),
-        Vote::Refuse(Refusal::Held(report)) => {
-            let depth = |owner| format!(" {} x{}", short(owner), report.depth());
-            let holder: String = report.owners().map(depth).collect();
-            let holder = holder + &position_of(report.position());
-            let remaining = report.remaining().map_or_else(
+        Vote::Refuse(Refusal::Held {
+            remaining,
+            owners,
+            depth,
+            position,
+        }) => {
+            let depth = |owner: &String| format!(" {} x{depth}", short(owner));
+            let holder: String = owners.iter().map(depth).collect();
+            let holder = holder + &position_of(*position);
+            let remaining = remaining.map_or_else(
                 || "-".to_owned(),
                 |remaining| in_seconds(remaining.as_secs_f64()),
             );

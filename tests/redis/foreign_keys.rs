@@ -46,7 +46,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
             let refused = lock.try_acquire().await.unwrap_err();
             assert!(refused.is_busy(), "{kind:?}: {refused}");
             let votes = refused.votes().unwrap();
-            let is_shown = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Held(report)) if report.owners().eq(shown));
+            let is_shown = |vote: &Vote| matches!(vote, Vote::Refuse(Refusal::Held { owners, .. }) if owners.iter().eq(shown));
             assert!(
                 votes.iter().filter_map(|row| row.vote).any(is_shown),
                 "{votes}"

@@ -116,11 +116,16 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
                 assert!(*remaining <= Duration::from_secs(60), "{remaining:?}");
                 let votes = refused.votes().unwrap();
                 for (master, client) in theirs.iter().enumerate() {
-                    let Some(Vote::Refuse(Refusal::Held(report))) = row(votes, master).vote else {
+                    let Some(Vote::Refuse(Refusal::Held {
+                        owners,
+                        depth: held,
+                        ..
+                    })) = row(votes, master).vote
+                    else {
                         panic!("{votes}");
                     };
-                    assert!(report.owners().eq([&*client.owner]));
-                    assert_eq!(report.depth(), depth);
+                    assert_eq!(*owners, [&*client.owner]);
+                    assert_eq!(*held, depth);
                     client.unlock();
                 }
             }

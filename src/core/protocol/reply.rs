@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::command::{Command, Reply};
-use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote, held_report::HeldReport};
+use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote};
 
 impl Command {
     /// Returns the vote that `reply` means.
@@ -81,8 +81,7 @@ fn refusal(text: &str) -> Option<Refusal> {
             let remaining = millis(words.next()?)?;
             let depth = words.next()?.parse().ok()?;
             let position = position(words.next()?)?;
-            let owners = owner(words.next()?);
-            Refusal::Held(HeldReport::owned(remaining, owners, depth, position))
+            Refusal::held_by(&owner(words.next()?), remaining, depth, position)
         }
         "queued" => Refusal::Queued {
             position: position(rest)?,
@@ -176,8 +175,7 @@ mod tests {
                 let words: Vec<_> = rest.splitn(4, ' ').collect();
                 let depth = words[1].parse().unwrap();
                 let position = words[2].parse().ok();
-                let owner = words[3].to_owned();
-                Refusal::Held(HeldReport::owned(left(words[0]), owner, depth, position))
+                Refusal::held_by(words[3], left(words[0]), depth, position)
             }
             "queued" => Refusal::Queued {
                 position: rest.parse().ok(),

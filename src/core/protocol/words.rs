@@ -108,9 +108,9 @@ impl Command {
         match refusal {
             Refusal::Gone => !self.is_acquisition(),
             // If a break leaves holders, its reply does not name their owners.
-            Refusal::Held(report) => {
+            Refusal::Held { owners, .. } => {
                 verb != Verb::Yield
-                    && report.has_owner() == (kind.has_owner() && verb != Verb::Break)
+                    && owners.is_empty() != (kind.has_owner() && verb != Verb::Break)
             }
             Refusal::OtherKind => verb == Verb::Break || verb != Verb::Yield && kind.has_owner(),
             Refusal::Queued { .. } => verb == Verb::Acquire && kind.has_queue(),

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use super::{
-    Failure, MasterSet, Refusal, Vote, held_report::HeldReport, quorum::Outcome, round::Round,
-    server_error::ServerError,
+    Failure, MasterSet, Refusal, Vote, quorum::Outcome, round::Round, server_error::ServerError,
 };
 use crate::core::reason::Reason;
 
@@ -22,7 +21,7 @@ impl Round {
 
     /// Returns the masters that say that another client holds the lock.
     pub(crate) fn held_by_others(&self) -> MasterSet {
-        self.masters(|vote| vote.report().is_some())
+        self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Held { .. })))
     }
 
     /// Returns the masters that may have the key because of this round.
@@ -97,7 +96,7 @@ impl Round {
     pub(crate) fn is_held_for_sure(&self) -> bool {
         self.votes_cast()
             .flat_map(Vote::owners)
-            .any(|one| self.any_set_has(|vote| vote.owners().any(|owner| owner == one)))
+            .any(|one| self.any_set_has(|vote| vote.owners().contains(one)))
     }
 
     /// Returns whether a majority of every set has put the caller into its queues, or granted the
@@ -107,7 +106,7 @@ impl Round {
             && self.every_set_has(|vote| {
                 matches!(
                     vote,
-                    Vote::Grant | Vote::Refuse(Refusal::Held(_) | Refusal::Queued { .. })
+                    Vote::Grant | Vote::Refuse(Refusal::Held { .. } | Refusal::Queued { .. })
                 )
             })
     }
@@ -118,8 +117,9 @@ impl Round {
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
             Vote::Grant => true,
-            Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
-            Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
+            Vote::Refuse(Refusal::Held { position, .. } | Refusal::Queued { position }) => {
+                *position == Some(1)
+            }
             Vote::Refuse(
                 Refusal::Gone | Refusal::OtherKind | Refusal::Skewed { .. } | Refusal::Stale { .. },
             )
@@ -182,7 +182,7 @@ impl Vote {
     /// this.
     pub(crate) fn held_for(&self) -> Option<Duration> {
         match self {
-            Self::Refuse(Refusal::Held(report)) => report.remaining(),
+            Self::Refuse(Refusal::Held { remaining, .. }) => *remaining,
             Self::Refuse(Refusal::OtherKind) | Self::Fail(_) => None,
             Self::Grant
             | Self::Refuse(
@@ -220,16 +220,12 @@ impl Vote {
         Some(*remaining)
     }
 
-    fn report(&self) -> Option<&HeldReport> {
-        let Self::Refuse(Refusal::Held(report)) = self else {
-            return None;
-        };
-        Some(report)
-    }
-
     /// Returns the owners that hold the lock on the master.
-    fn owners(&self) -> impl Iterator<Item = &str> {
-        self.report().into_iter().flat_map(HeldReport::owners)
+    fn owners(&self) -> &[String] {
+        match self {
+            Self::Refuse(Refusal::Held { owners, .. }) => owners,
+            _ => &[],
+        }
     }
 
     /// Returns the counter of a master that has seen a later candidate.
@@ -328,8 +324,7 @@ mod tests {
     /// in the queue. A position of 0 means that the caller is not queued.
     fn by(owner: &str, position: u64) -> Vote {
         let position = (position > 0).then_some(position);
-        let report = HeldReport::owned(Some(millis(5)), owner.to_owned(), 1, position);
-        Vote::Refuse(Refusal::Held(report))
+        Vote::Refuse(Refusal::held_by(owner, Some(millis(5)), 1, position))
     }
 
     fn round_of(votes: Vec<Vote>) -> Round {
@@ -595,7 +590,6 @@ mod reasons {
     use super::*;
     use crate::core::vote::{
         Refusal, Vote,
-        held_report::HeldReport,
         round::fixture::{acquisition, vote},
     };
 
@@ -603,10 +597,7 @@ mod reasons {
     /// lock for 5 s and the caller comes next, and with `q`, the caller is second.
     fn round(letters: &str) -> Round {
         acquisition(letters, |letter| match letter {
-            'h' => {
-                let report = HeldReport::owned(Some(seconds(5)), "u:1".to_owned(), 1, Some(1));
-                Vote::Refuse(Refusal::Held(report))
-            }
+            'h' => Vote::Refuse(Refusal::held_by("u:1", Some(seconds(5)), 1, Some(1))),
             'q' => Vote::Refuse(Refusal::Queued { position: Some(2) }),
             other => vote(other),
         })

@@ -3,13 +3,11 @@
 use std::{fmt, num::NonZeroU16, sync::Arc, time::Duration};
 
 pub(crate) mod evidence;
-pub(crate) mod held_report;
 pub(crate) mod quorum;
 pub(crate) mod round;
 pub(crate) mod server_error;
 pub(crate) mod votes;
 
-use held_report::HeldReport;
 pub(crate) use quorum::MasterSet;
 
 use crate::core::time::rounded;
@@ -138,8 +136,22 @@ pub enum Refusal {
     /// The lock is not held on the master: it expired or was released, or the master lost it. In
     /// the votes on a release, `Gone` may also mean that another holder has the lock there.
     Gone,
-    /// Another holder has the lock on the master.
-    Held(HeldReport),
+    /// Other clients hold the lock on the master.
+    #[non_exhaustive]
+    Held {
+        /// How long the lock will live on the master unless it is extended or released. `None` if
+        /// the master did not say, or if the lock has no TTL there.
+        remaining: Option<Duration>,
+        /// The [IDs](crate::Owner::id) of the owners that hold the lock. Empty for a mutex. A
+        /// master names at most five readers of a read-write lock, and at most five holders of a
+        /// semaphore.
+        owners: Vec<String>,
+        /// How many times the first owner has acquired the lock. 1 for a mutex.
+        depth: u64,
+        /// The position of this client in the master's queue for the lock, starting at 1. `None` if
+        /// the client is not in a queue.
+        position: Option<u64>,
+    },
     /// A lock of another kind is held on the master under the same name.
     OtherKind,
     /// The lock is free on the master, but other waiters come first.
@@ -164,7 +176,27 @@ pub enum Refusal {
 impl Refusal {
     /// Returns the refusal for a mutex that another client holds.
     pub(crate) fn held(remaining: Option<Duration>) -> Self {
-        Self::Held(HeldReport::mutex(remaining))
+        Self::Held {
+            remaining,
+            owners: Vec::new(),
+            depth: 1,
+            position: None,
+        }
+    }
+
+    /// Returns the refusal for a lock with owners. `owners` has a line with the ID of each.
+    pub(crate) fn held_by(
+        owners: &str,
+        remaining: Option<Duration>,
+        depth: u64,
+        position: Option<u64>,
+    ) -> Self {
+        Self::Held {
+            remaining,
+            owners: owners.split('\n').map(str::to_owned).collect(),
+            depth,
+            position,
+        }
     }
 }
 
@@ -239,7 +271,31 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => f.write_str("holds nothing"),
-            Self::Held(report) => report.fmt(f),
+            Self::Held {
+                remaining,
+                owners,
+                depth,
+                position,
+            } => {
+                f.write_str("held by ")?;
+                if owners.is_empty() {
+                    f.write_str("another holder")?;
+                }
+                for (at, owner) in owners.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { ", " };
+                    write!(f, "{comma}{owner:?}")?;
+                }
+                if *depth != 1 {
+                    write!(f, " ({depth} times)")?;
+                }
+                if let Some(remaining) = remaining {
+                    write!(f, " for {remaining:.1?} more")?;
+                }
+                match position {
+                    None => Ok(()),
+                    Some(position) => write!(f, ", position {position} in the queue"),
+                }
+            }
             Self::OtherKind => f.write_str("held as another kind of lock"),
             Self::Queued { position: None } => f.write_str("free, but others wait"),
             Self::Queued {
@@ -447,6 +503,31 @@ mod tests {
             ),
         ] {
             assert_eq!(vote.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_refusal_shows_who_holds_the_lock() {
+        let millis = Duration::from_millis;
+        let by = |remaining, depth, position| Refusal::held_by("u:1", remaining, depth, position);
+        for (refusal, text) in [
+            (
+                Refusal::held(Some(millis(5_000))),
+                "held by another holder for 5.0s more",
+            ),
+            (Refusal::held(None), "held by another holder"),
+            (by(None, 1, None), "held by \"u:1\""),
+            (by(None, 3, None), "held by \"u:1\" (3 times)"),
+            (
+                Refusal::held_by("u:1\nu:2", None, 1, None),
+                "held by \"u:1\", \"u:2\"",
+            ),
+            (
+                by(Some(millis(250)), 2, Some(7)),
+                "held by \"u:1\" (2 times) for 250.0ms more, position 7 in the queue",
+            ),
+        ] {
+            assert_eq!(refusal.to_string(), text);
         }
     }
 

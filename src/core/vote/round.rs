@@ -324,7 +324,7 @@ pub(crate) mod fixture {
     use testkit::times::millis;
 
     use super::*;
-    use crate::core::vote::{Failure, Refusal, held_report::HeldReport};
+    use crate::core::vote::{Failure, Refusal};
 
     /// Returns the vote for a letter: `g` is granted, `h` is held by another, `0` is gone, `f` is
     /// timed out, `u` is unreachable, `a` and `b` are held by an owner of that name, `o` is held as
@@ -338,12 +338,7 @@ pub(crate) mod fixture {
             'q' => Vote::Refuse(Refusal::Queued { position: None }),
             's' => Vote::Refuse(Refusal::Stale { counter: 7 }),
             'k' => Vote::Refuse(Refusal::Skewed { clock: millis(1) }),
-            'a' | 'b' => Vote::Refuse(Refusal::Held(HeldReport::owned(
-                None,
-                letter.into(),
-                1,
-                None,
-            ))),
+            'a' | 'b' => Vote::Refuse(Refusal::held_by(&letter.to_string(), None, 1, None)),
             'r' => Vote::Fail(Failure::Quarantined {
                 remaining: millis(9),
             }),

@@ -185,7 +185,6 @@ mod tests {
     use super::*;
     use crate::core::vote::{
         Failure, Refusal,
-        held_report::HeldReport,
         round::fixture::{acquisition, vote},
     };
 
@@ -203,10 +202,7 @@ mod tests {
     /// or first (`n`). `q` is in quarantine for 5 s, and `s` and `t` say that the time in the
     /// ticket is wrong.
     fn round(letters: &str) -> Round {
-        let held = |position| {
-            let report = HeldReport::owned(Some(millis(50)), "a:1".to_owned(), 1, position);
-            Vote::Refuse(Refusal::Held(report))
-        };
+        let held = |position| Vote::Refuse(Refusal::held_by("a:1", Some(millis(50)), 1, position));
         let skewed = |clock| Vote::Refuse(Refusal::Skewed { clock });
         let remaining = millis(5_000);
         let mut round = acquisition(letters, |letter| match letter {

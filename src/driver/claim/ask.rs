@@ -106,10 +106,7 @@ impl ClaimHandle {
     pub(crate) async fn ask_agreed(&self, agreed: usize, asks_anyway: bool) -> Option<Reason> {
         let round = self.newest_round();
         let reason = match self.context.in_time(round.voted(agreed)).await {
-            Some(Vote::Refuse(Refusal::Held(report))) => {
-                let remaining = report.remaining();
-                Some(Reason::Held { remaining })
-            }
+            Some(Vote::Refuse(Refusal::Held { remaining, .. })) => Some(Reason::Held { remaining }),
             Some(Vote::Refuse(Refusal::Queued { .. })) => Some(Reason::Queued),
             Some(Vote::Fail(_) | Vote::Grant | Vote::Refuse(_)) | None => None,
         };
