@@ -126,7 +126,7 @@ pub use crate::{
     core::{
         config_error::ConfigError,
         error::{AcquireError, AskError, ExtendError, LostError, RunError, TooFewMasters},
-        kind::{Access, Kind},
+        kind::Kind,
         reason::Reason,
         restart::Quarantine,
         time::lease::Renewal,

@@ -15,10 +15,10 @@ use std::{
 };
 
 use quorlock::{
-    Access, AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence,
-    FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError,
-    LostReason, MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError,
-    SharedSettings, StaleToken, TooFewMasters,
+    AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence, FencingToken,
+    Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError, LostReason,
+    MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError, SharedSettings,
+    StaleToken, TooFewMasters,
     health::{DialRefusal, HealthEvents, MasterHealth, MasterState, Membership},
     tools::{
         ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterList, MasterStream,
@@ -41,7 +41,6 @@ fn public_types_have_their_auto_traits() {
         )*};
     }
     check! {
-        Access: Clone Copy Default Eq;
         AcquireError: Error Clone;
         Builder:;
         ConfigError: Error Clone Eq;

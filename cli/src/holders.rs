@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Access, Holder, Kind};
+use quorlock::{Holder, Kind};
 use serde::{Serialize, Serializer};
 
 use crate::{
@@ -24,8 +24,8 @@ pub(crate) struct HoldersLook {
 pub(crate) struct HolderLook {
     #[serde(serialize_with = "word")]
     pub(crate) kind: Option<Kind>,
-    #[serde(serialize_with = "access_word")]
-    pub(crate) access: Access,
+    #[serde(rename = "access", serialize_with = "access_word")]
+    shares: bool,
     pub(crate) owner: Option<String>,
     #[serde(flatten)]
     program: Program,
@@ -128,7 +128,7 @@ impl HolderLook {
         let program = program.unwrap_or_default();
         let mut look = Self {
             kind: holder.kind,
-            access: holder.access,
+            shares: holder.shares,
             owner: holder.owner.clone(),
             ttl: program.ttl.or(holder.remaining),
             program,
@@ -230,10 +230,7 @@ impl HolderLook {
 
     /// Returns what the holder of a read-write lock is.
     fn role(&self) -> &'static str {
-        match self.access {
-            Access::Exclusive => "writer",
-            Access::Shared => "reader",
-        }
+        if self.shares { "reader" } else { "writer" }
     }
 
     /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
@@ -294,11 +291,8 @@ fn short_owner(owner: &str) -> String {
 }
 
 /// Serializes the word for what a holder leaves to others.
-fn access_word<S: Serializer>(access: &Access, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(match access {
-        Access::Exclusive => "exclusive",
-        Access::Shared => "shared",
-    })
+fn access_word<S: Serializer>(shares: &bool, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(if *shares { "shared" } else { "exclusive" })
 }
 
 /// Serializes the word for a kind.
@@ -313,7 +307,7 @@ mod tests {
     fn holder(kind: Kind, owner: Option<&str>, name: Option<&str>) -> HolderLook {
         HolderLook {
             kind: Some(kind),
-            access: Access::Shared,
+            shares: true,
             owner: owner.map(str::to_owned),
             program: name.map(Program::parse).unwrap_or_default(),
             depth: 1,

@@ -132,12 +132,12 @@ impl Guard {
         self.first.claim.slot().map(Slot::shown)
     }
 
-    /// Returns whether others may hold the lock as well: [`Shared`](Access::Shared) for a reader of
-    /// a [read-write lock](crate::Coordinator::read_write), and for a permit of a
+    /// Returns whether others may hold the lock as well: true for a reader of a [read-write
+    /// lock](crate::Coordinator::read_write), and for a permit of a
     /// [semaphore](crate::Coordinator::semaphore).
     #[doc(hidden)]
-    pub fn access(&self) -> Access {
-        self.first.access()
+    pub fn shares(&self) -> bool {
+        self.first.access() == Access::Shared
     }
 
     /// Turns this guard of a writer into the guard of a reader. No one else can write in between,

@@ -17,7 +17,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     let holding = Holding {
         by: Identity::Owner(by),
         depth: 1,
-        access: crate::Access::Exclusive,
+        access: crate::core::kind::Access::Exclusive,
         slot: None,
         candidate: None,
     };
@@ -67,7 +67,7 @@ async fn the_last_millisecond_of_a_lease() {
         subject.store.run("key", &written);
         tokio::time::sleep(MILLISECOND * wait).await;
         let reader = RowCommand {
-            access: crate::Access::Shared,
+            access: crate::core::kind::Access::Shared,
             ..RowCommand::new(Kind::ReadWrite, Verb::Acquire, 'b')
         };
         let extended = RowCommand::new(Kind::ReadWrite, Verb::Extend, 'a');
@@ -97,7 +97,7 @@ async fn entries_of_dead_readers_are_removed_when_there_are_many() {
             let written = Step::WriteHash(fields.collect(), Some(seconds(40)));
             subject.store.run(&key, &written);
             let reader = RowCommand {
-                access: crate::Access::Shared,
+                access: crate::core::kind::Access::Shared,
                 queue: waiter_timeout.map(|timeout| QueueOptions {
                     waiter_timeout: seconds(timeout),
                     is_fresh: false,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use quorlock::{Access, ConfigError, Coordinator, Guard, Kind, Lock, MemoryMaster, Reason};
+use quorlock::{ConfigError, Coordinator, Guard, Kind, Lock, MemoryMaster, Reason};
 use tokio::time::{Instant, sleep};
 
 use super::world::{KINDS, masters, millis, seconds, until_queued};
@@ -30,7 +30,7 @@ async fn each_holder_has_a_slot_of_its_own() {
         assert!(
             guards
                 .iter()
-                .all(|guard| guard.access() == Access::Shared && guard.is_valid())
+                .all(|guard| guard.shares() && guard.is_valid())
         );
         assert_eq!(lock.available().await.unwrap(), 0);
         let refused = lock.try_acquire().await;

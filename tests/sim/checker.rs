@@ -13,7 +13,7 @@ use super::{
     plan::{LockPlan, Model, Plan},
     process::Process,
 };
-use crate::{Access, Guard, Kind};
+use crate::{Guard, Kind};
 
 /// A rule that a run broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -375,8 +375,7 @@ impl Checker {
                 all
             });
         let guard = |tenure: &u64| self.tenures.get(tenure).map(|tenure| &tenure.guard);
-        let is_reader =
-            |tenure| guard(tenure).is_some_and(|guard| guard.access() == Access::Shared);
+        let is_reader = |tenure| guard(tenure).is_some_and(|guard| guard.shares());
         if kind == Kind::ReadWrite && valid.values().flatten().all(is_reader) {
             valid.clear();
         }

@@ -18,9 +18,7 @@ use super::{
     stream,
     world::World,
 };
-use crate::{
-    Access, AcquireError, Coordinator, Groups, Guard, Kind, Lock, Owner, Quarantine, Renewal,
-};
+use crate::{AcquireError, Coordinator, Groups, Guard, Kind, Lock, Owner, Quarantine, Renewal};
 
 /// What all programs of a run share.
 #[derive(Clone)]
@@ -228,7 +226,7 @@ impl Task {
             )
         });
         self.shared.report();
-        let is_writer = guard.access() == Access::Exclusive;
+        let is_writer = !guard.shares();
         let is_exclusive = is_writer || self.shared.plan.locks[number].has_one_holder();
         let held = wanted.iter().copied().zip(tenures.iter().copied());
         let reads = held.clone().filter_map(|(number, tenure)| {
@@ -252,7 +250,7 @@ impl Task {
         }
         if kind == Kind::ReadWrite && is_writer && self.random.is_one_in(2) {
             let downgraded = guard.downgrade();
-            assert_eq!((downgraded, guard.access()), (Ok(()), Access::Shared));
+            assert_eq!((downgraded, guard.shares()), (Ok(()), true));
             self.hold(attempts[0], &guard, &lock).await;
         }
         for (number, tenure) in held {
@@ -421,7 +419,7 @@ impl Task {
         let lock = other.as_ref().unwrap_or(lock);
         let inner = self.timed("try_acquire", bound, lock.try_acquire()).await;
         if let Ok(inner) = inner {
-            if inner.access() == Access::Exclusive {
+            if !inner.shares() {
                 self.shared
                     .checker
                     .lock()

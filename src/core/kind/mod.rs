@@ -130,14 +130,9 @@ pub(crate) struct Spec {
 /// Whether a holder shares the lock. Readers of a [read-write lock](crate::Kind::ReadWrite) and
 /// holders of a [semaphore](crate::Kind::Semaphore) share their lock. All other holders hold a lock
 /// alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[expect(
-    clippy::exhaustive_enums,
-    reason = "the two are all; a match on them should be complete"
-)]
-pub enum Access {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
     /// No one else holds the lock.
-    #[default]
     Exclusive,
     /// Other holders may share the lock at the same time.
     Shared,

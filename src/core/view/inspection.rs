@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    kind::{Access, Kind},
+    kind::Kind,
     protocol::{
         identity::{ClientName, Ticket, is_name},
         name::LockId,
@@ -120,9 +120,9 @@ pub struct Holder {
     /// The kind of lock that is held. `None` if the masters report different kinds, or report a key
     /// that this crate does not recognise as a lock.
     pub kind: Option<Kind>,
-    /// [`Shared`](Access::Shared) for a reader of a read-write lock and for a holder of a
-    /// semaphore.
-    pub access: Access,
+    /// Whether others may hold the lock as well: true for a reader of a read-write lock and for a
+    /// permit of a semaphore.
+    pub shares: bool,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
     /// if the masters know several owners, and none of them has a majority of masters. That happens
     /// for a moment while several clients contend for the lock. While Redisson's `RedissonRedLock`
@@ -162,7 +162,7 @@ impl fmt::Display for Holder {
         if let Some(kind) = self.kind {
             write!(f, " as a {kind}")?;
         }
-        if self.access == Access::Shared {
+        if self.shares {
             f.write_str(" (shared)")?;
         }
         if let Some(id) = self.id() {
@@ -226,9 +226,9 @@ impl SeenHolder {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(5, ' ');
         let word = words.next()?;
-        let (access, word) = match word.strip_suffix("/shared") {
-            Some(word) => (Access::Shared, word),
-            None => (Access::Exclusive, word),
+        let (shares, word) = match word.strip_suffix("/shared") {
+            Some(word) => (true, word),
+            None => (false, word),
         };
         let kind = match word {
             "other" => None,
@@ -246,7 +246,7 @@ impl SeenHolder {
         };
         let holder = Holder {
             kind,
-            access,
+            shares,
             client: client.map(str::to_owned),
             owner: Some(owner).filter(|_| has_owner),
             depth,
@@ -352,7 +352,7 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) ->
         true => first.holder.clone(),
         false => Holder {
             kind: kind.filter(|_| is_one_kind),
-            access: Access::Exclusive,
+            shares: false,
             owner: None,
             client: None,
             ..first.holder
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn an_inspection_is_shown_in_one_line() {
         let holder = |kind, owner: Option<&str>, depth| Holder {
-            access: Access::Exclusive,
+            shares: false,
             kind,
             owner: owner.map(str::to_owned),
             client: None,
@@ -514,7 +514,7 @@ mod tests {
         let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
         let holder = |kind, owner: Option<&str>, depth, left| {
             MasterView::Held(vec![Holder {
-                access: Access::Exclusive,
+                shares: false,
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
                 client: None,
