@@ -158,7 +158,7 @@ pub mod votes {
 pub mod health {
     pub use crate::{
         core::{
-            view::{DialRefusal, MasterHealth, MasterState},
+            view::{MasterHealth, MasterState},
             vote::quorum::Membership,
         },
         driver::questions::health_events::HealthEvents,
@@ -174,7 +174,7 @@ pub mod tools {
                 connection_name::{ConnectionName, ListsId},
                 name::{ExampleKey, example_keys},
             },
-            view::inspection::MasterView,
+            view::{DialRefusal, inspection::MasterView},
             vote::quorum::{MasterList, Tally},
             vote::server_error::{ServerError, without_user},
         },

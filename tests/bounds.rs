@@ -19,10 +19,10 @@ use quorlock::{
     Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError, LostReason,
     MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError, SharedSettings,
     StaleToken, TooFewMasters,
-    health::{DialRefusal, HealthEvents, MasterHealth, MasterState, Membership},
+    health::{HealthEvents, MasterHealth, MasterState, Membership},
     tools::{
-        ConnectError, ConnectStep, ConnectionName, ExampleKey, ListsId, MasterList, MasterStream,
-        MasterView, ServerError, Tally,
+        ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
+        MasterStream, MasterView, ServerError, Tally,
     },
     votes::{Failure, Refusal, Vote, VoteRow, Votes},
 };

@@ -52,7 +52,7 @@ pub(crate) async fn tell(held: &Held) -> Infallible {
 /// Says what keeps a master from voting, if something does.
 fn obstruction(health: &MasterHealth) -> Option<String> {
     let verb = match health.state {
-        MasterState::Down(_) if health.refusal.is_none() => "is down",
+        MasterState::Down(_) if !health.needs_repair() => "is down",
         _ => "takes no locks",
     };
     obstacle(health)

@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
     AskError, Coordinator, TooFewMasters,
-    health::{DialRefusal, MasterHealth, MasterState},
+    health::{MasterHealth, MasterState},
+    tools::DialRefusal,
     votes::{Failure as VoteFailure, VoteRow, Votes},
 };
 
@@ -104,7 +105,7 @@ impl Outage {
 
     /// Returns the reason why an attempt with these votes found too few masters.
     pub(crate) async fn of_attempt(locks: &Coordinator, votes: &Votes, stage: Stage) -> Self {
-        if locks.health().iter().any(|master| master.refusal.is_some()) {
+        if locks.health().iter().any(MasterHealth::needs_repair) {
             // The others may refuse dials, too: people want to read all reasons at once.
             let _ = locks.all_ready(DIAL_LIMIT).await;
         }

@@ -4,7 +4,8 @@ use std::{pin::pin, time::Duration};
 
 use quorlock::{
     AskError, Builder, Coordinator, Fault, Quarantine, TooFewMasters,
-    health::{DialRefusal, MasterHealth, MasterState},
+    health::{MasterHealth, MasterState},
+    tools::DialRefusal,
     votes::{Failure, Vote},
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -355,6 +356,7 @@ async fn a_refusal_is_an_event_even_if_the_master_was_down_before() {
     sleep(seconds(5)).await;
     let health = timeout(millis(1), events.next()).await.unwrap().unwrap();
     assert_eq!(health.refusal, Some(DialRefusal::Login), "{health}");
+    assert!(health.needs_repair());
     sleep(seconds(60)).await;
     assert_eq!(news(&world, &mut events).await, []);
 }

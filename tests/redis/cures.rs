@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Quarantine, health::DialRefusal, votes::Failure};
+use quorlock::{Quarantine, tools::DialRefusal, votes::Failure};
 use quorlock_check::{
     Finding, Report,
     Severity::{Refuse, Unknown},

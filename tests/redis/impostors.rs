@@ -6,7 +6,7 @@ use std::{
     thread,
 };
 
-use quorlock::health::{DialRefusal, MasterState};
+use quorlock::{health::MasterState, tools::DialRefusal};
 
 use crate::common::*;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{
     Builder, Coordinator, Quarantine, Reason,
-    health::DialRefusal,
+    tools::DialRefusal,
     votes::{Failure, Votes},
 };
 use testkit::{captured_log::CapturedLog, proxy::Proxy};

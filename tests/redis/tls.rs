@@ -9,11 +9,11 @@ use std::{
 
 use quorlock::{
     Builder, ConfigError, Coordinator, MasterSpec, Quarantine, Renewal,
-    health::DialRefusal,
     rustls::{
         ClientConfig, ConfigBuilder, RootCertStore, client::WantsClientCert, crypto::ring,
         pki_types::PrivatePkcs8KeyDer,
     },
+    tools::DialRefusal,
 };
 use quorlock_check::check;
 use testkit::certificates::{Authority, P521, Signed, VERSION_1, is_without_tls, tls_url};

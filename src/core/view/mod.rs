@@ -124,6 +124,7 @@ pub struct MasterHealth {
     pub last_heard: Option<Duration>,
     /// Why the last dial failed, if all dials will fail until someone changes a setting. `None`
     /// after any other failure, and while the master is not [down](MasterState::Down).
+    #[doc(hidden)]
     pub refusal: Option<DialRefusal>,
 }
 
@@ -156,6 +157,13 @@ impl MasterHealth {
     pub fn can_vote(&self) -> bool {
         let is_fit = self.quarantine.is_none() && self.error.is_none();
         self.state == MasterState::Connected && is_fit
+    }
+
+    /// Returns whether the master is [down](MasterState::Down) and all dials will fail until
+    /// someone changes a setting of the master or of this program, such as a wrong password. See
+    /// [mistakes](crate::docs::operations#while-it-runs).
+    pub fn needs_repair(&self) -> bool {
+        self.refusal.is_some()
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{clock, core::view::MasterHealth, home::HomeProcess, machine::session
 ///
 /// It begins with the present state of every master. Then it yields the new state of a master each
 /// time that the master is connected, goes down, is quarantined, votes again, stops taking locks,
-/// takes locks again, or [refuses](MasterHealth::refusal) dials for another reason. If states
+/// takes locks again, or [needs repair](MasterHealth::needs_repair) for another reason. If states
 /// change faster than the program reads them, the receiver leaves out states in between.
 ///
 /// It ends after the last clone of the coordinator, the last lock and the last guard are dropped.
