@@ -156,12 +156,9 @@ pub mod votes {
 
 /// The states of the masters.
 pub mod health {
-    pub use crate::{
-        core::{
-            view::{MasterHealth, MasterState},
-            vote::quorum::Membership,
-        },
-        driver::questions::health_events::HealthEvents,
+    pub use crate::core::{
+        view::{MasterHealth, MasterState},
+        vote::quorum::Membership,
     };
 }
 

@@ -19,7 +19,7 @@ use quorlock::{
     Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError, LostReason,
     MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError, SharedSettings,
     StaleToken, TooFewMasters,
-    health::{HealthEvents, MasterHealth, MasterState, Membership},
+    health::{MasterHealth, MasterState, Membership},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
         MasterStream, MasterView, ServerError, Tally,
@@ -58,7 +58,6 @@ fn public_types_have_their_auto_traits() {
         Group: Clone;
         Groups: Clone;
         Guard:;
-        HealthEvents:;
         Holder: Clone Eq;
         AskError: Error Clone;
         Inspection: Clone;
@@ -115,6 +114,9 @@ fn errors_and_reports_are_unwind_safe() {
 fn futures_are_send() {
     fn check(locks: &Coordinator, lock: &Lock, guard: &Guard) {
         let second = Duration::from_secs(1);
+        let events = locks.health_events();
+        is_send(&events);
+        is_static(&events);
         is_send(&locks.close());
         is_send(&lock.acquire());
         is_send(&lock.acquire_within(second));

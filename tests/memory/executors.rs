@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use futures::StreamExt;
 use quorlock::{
     AskError, ConfigError, Coordinator, Guard, Lock, LostReason, MemoryMaster, Reason, Renewal,
 };

@@ -2,6 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
+use futures::{Stream, StreamExt};
 use quorlock::{
     AskError, Builder, Coordinator, Fault, Quarantine, TooFewMasters,
     health::{MasterHealth, MasterState},
@@ -17,7 +18,7 @@ use crate::world::*;
 /// the master can vote.
 async fn news(
     world: &World,
-    events: &mut quorlock::health::HealthEvents,
+    events: &mut (impl Stream<Item = MasterHealth> + Unpin),
 ) -> Vec<(usize, &'static str, bool)> {
     let addresses = world.addresses();
     let mut told = Vec::new();

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use futures::{Stream, StreamExt};
 use quorlock::{
     Coordinator, Guard,
     health::{MasterHealth, MasterState},
@@ -16,6 +17,7 @@ use quorlock::{
 use tokio::{
     runtime::{Builder, Runtime},
     task::block_in_place,
+    time::timeout,
 };
 
 use crate::{common::*, process::Process, suspend::shim};
@@ -69,8 +71,11 @@ fn fork_among_threads(masters: &str) {
             }
         });
     }
+    let mut events = locks.health_events();
+    let news = async { while let Ok(Some(_)) = timeout(LIMIT, events.next()).await {} };
+    runtime.block_on(news); // the last `next` was dropped while it waited
     for _ in 0..FORKS {
-        guard = fork_and_call(&runtime, locks, guard);
+        guard = fork_and_call(&runtime, locks, &mut events, guard);
     }
     guard.ensure_held().unwrap();
     runtime.block_on(guard.release()).unwrap();
@@ -81,14 +86,19 @@ fn own_runtime() -> Runtime {
 }
 
 /// Makes each call in a child, and checks the results. Returns the guard, which the parent keeps.
-fn fork_and_call(runtime: &Runtime, locks: &Coordinator, guard: Guard) -> Guard {
+fn fork_and_call(
+    runtime: &Runtime,
+    locks: &Coordinator,
+    events: &mut (impl Stream<Item = MasterHealth> + Unpin),
+    guard: Guard,
+) -> Guard {
     let (mut answers, mut to_parent) = UnixStream::pair().unwrap();
     if parent_id() == 0 {
         thread::spawn(|| {
             thread::sleep(TEST_TIMEOUT / 8);
             exit(1)
         });
-        call(runtime, locks, guard, |line| {
+        call(runtime, locks, events, guard, |line| {
             to_parent.write_all(line.as_bytes()).unwrap();
         });
         exit(0);
@@ -122,7 +132,13 @@ fn fork_and_call(runtime: &Runtime, locks: &Coordinator, guard: Guard) -> Guard 
 }
 
 /// Makes each call that waits or locks a mutex, and tells the results.
-fn call(runtime: &Runtime, locks: &Coordinator, guard: Guard, mut tell: impl FnMut(String)) {
+fn call(
+    runtime: &Runtime,
+    locks: &Coordinator,
+    events: &mut (impl Stream<Item = MasterHealth> + Unpin),
+    guard: Guard,
+    mut tell: impl FnMut(String),
+) {
     let lock = locks.mutex("other");
     let acquired = runtime.block_on(lock.acquire_within(LIMIT)).unwrap_err();
     tell(format!("acquire: {acquired}\n"));
@@ -138,8 +154,9 @@ fn call(runtime: &Runtime, locks: &Coordinator, guard: Guard, mut tell: impl FnM
     let health = locks.health();
     let are_closed = health.len() == 3 && health.iter().all(is_closed);
     tell(format!("health: all closed {are_closed}\n"));
-    let event = runtime.block_on(locks.health_events().next());
-    tell(format!("events: ended {}\n", event.is_none()));
+    let old = runtime.block_on(events.next());
+    let new = runtime.block_on(locks.health_events().next());
+    tell(format!("events: ended {}\n", old.or(new).is_none()));
     let inspected = runtime.block_on(lock.inspect()).unwrap_err();
     tell(format!("inspect: {inspected}\n"));
     let extended = runtime.block_on(guard.extend(LONG)).unwrap_err();

@@ -2,6 +2,7 @@
 
 use std::{fs, time::Duration};
 
+use futures::StreamExt;
 use quorlock::{Kind, health::MasterHealth};
 use testkit::captured_log::CapturedLog;
 use tracing::Level;

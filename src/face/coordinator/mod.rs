@@ -2,9 +2,11 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use futures::Stream;
+
 use crate::{
     core::{protocol::connection_name::ListsId, view::MasterHealth, vote::quorum::Tally},
-    driver::{context::Context, questions::health_events::HealthEvents},
+    driver::{context::Context, questions::health_events::health_events},
 };
 
 mod locks;
@@ -88,14 +90,30 @@ impl Coordinator {
         self.context.health()
     }
 
-    /// Returns the changes of the masters' states, starting with the present state of each master.
-    /// The returned events do not keep the coordinator alive.
+    /// Returns the changes of the masters' states. `next` of `StreamExt` in the crate `futures`
+    /// waits for the next one.
+    ///
+    /// The stream begins with the present state of every master. Then it yields the new state of a
+    /// master each time that the master is connected, goes down, is quarantined, votes again, stops
+    /// taking locks, takes locks again, or [needs repair](MasterHealth::needs_repair) for another
+    /// reason. If states change faster than the program reads them, the stream leaves out states in
+    /// between.
+    ///
+    /// It ends after the last clone of the coordinator, the last lock and the last guard are
+    /// dropped: it does not keep the coordinator alive. It also ends in a process that was forked
+    /// after the coordinator was made.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future of `next` loses no change.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use futures::StreamExt;
     /// # use quorlock::{Coordinator, MemoryMaster, health::MasterState};
     /// # let locks = Coordinator::new([MemoryMaster::new()])?;
+    ///
     /// let mut events = locks.health_events();
     /// while let Some(master) = events.next().await {
     ///     println!("{master}");
@@ -103,8 +121,8 @@ impl Coordinator {
     /// }
     /// # Ok(()) }
     /// ```
-    pub fn health_events(&self) -> HealthEvents {
-        HealthEvents::new(
+    pub fn health_events(&self) -> impl Stream<Item = MasterHealth> + Send + Sync + Unpin + use<> {
+        health_events(
             self.context.machine.health.subscribe(),
             self.context.timers.home.clone(),
         )
