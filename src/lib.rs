@@ -138,7 +138,7 @@ pub use crate::{
     face::{
         builder::Builder,
         coordinator::Coordinator,
-        fence::{Fence, FencingToken, StaleToken},
+        fence::{Fence, FencingToken},
         groups::{Groups, group::Group},
         guard::Guard,
         lock::{Lock, Owner, shared::ReadWriteLock},

@@ -18,7 +18,7 @@ use quorlock::{
     AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence, FencingToken,
     Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError, LostReason,
     MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError, SharedSettings,
-    StaleToken, TooFewMasters,
+    TooFewMasters,
     health::{MasterHealth, MasterState, Membership},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
@@ -81,7 +81,6 @@ fn public_types_have_their_auto_traits() {
         RunError<ConfigError>: Error;
         ServerError: Clone Copy Eq;
         SharedSettings: Clone Default;
-        StaleToken: Error Clone Copy Eq;
         Tally: Clone Eq;
         LockState: Clone Copy Eq;
         Vote: Clone Eq;

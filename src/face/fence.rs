@@ -78,11 +78,10 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 ///
 /// let (first, second) = (FencingToken::from(33), FencingToken::from(34));
 /// let fence = Fence::new();
-/// assert!(fence.admit(first).is_ok()); // the first holder reads
-/// assert!(fence.admit(second).is_ok()); // the next holder took over
-/// let late = fence.admit(first).unwrap_err();
-/// assert_eq!((late.token, late.highest), (first, second));
-/// assert!(fence.admit(second).is_ok()); // any number of times
+/// assert!(fence.admit(first)); // the first holder reads
+/// assert!(fence.admit(second)); // the next holder took over
+/// assert!(!fence.admit(first)); // the first holder is late
+/// assert!(fence.admit(second)); // any number of times
 /// ```
 #[derive(Debug, Default)]
 pub struct Fence {
@@ -98,28 +97,10 @@ impl Fence {
         }
     }
 
-    /// Admits `token`. From then on, no smaller token is admitted.
-    ///
-    /// # Errors
-    ///
-    /// [`StaleToken`] if a larger token was admitted before. That token is from a later holder.
-    pub fn admit(&self, token: FencingToken) -> Result<(), StaleToken> {
-        let highest = FencingToken(self.highest.fetch_max(token.0, Ordering::AcqRel));
-        if highest <= token {
-            Ok(())
-        } else {
-            Err(StaleToken { token, highest })
-        }
+    /// Returns whether the fence admits `token`: it has admitted no larger token, which is from a
+    /// later holder. From then on, it admits no smaller token.
+    #[must_use = "a holder whose token is not admitted must not act"]
+    pub fn admit(&self, token: FencingToken) -> bool {
+        self.highest.fetch_max(token.0, Ordering::AcqRel) <= token.0
     }
-}
-
-/// A fencing token that came after a larger one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the fencing token {token} is stale: {highest} was admitted before, by a later holder")]
-#[non_exhaustive]
-pub struct StaleToken {
-    /// The token that was refused.
-    pub token: FencingToken,
-    /// The largest token that was admitted.
-    pub highest: FencingToken,
 }
