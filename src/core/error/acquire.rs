@@ -44,10 +44,9 @@ pub struct AcquireError(Box<Parts>);
 
 #[derive(Clone)]
 struct Parts {
-    name: Arc<str>,
+    /// The lock and its TTL. If they cannot be used, the name of the lock.
+    asked: Result<(LockId, Ttl), Arc<str>>,
     reason: Reason,
-    /// The lock and its TTL, if they could be used.
-    asked: Option<(LockId, Ttl)>,
     votes: Option<Votes>,
     waited: Duration,
     attempts: u32,
@@ -57,31 +56,22 @@ struct Parts {
 impl AcquireError {
     /// Returns the error of a call that cannot be made.
     pub(crate) fn mistake(name: Arc<str>, reason: Reason) -> Self {
-        Self(Box::new(Parts {
-            name,
-            reason,
-            asked: None,
-            votes: None,
-            waited: Duration::ZERO,
-            attempts: 0,
-            has_given_up: false,
-        }))
+        Self::new(Err(name), reason, None, (Duration::ZERO, 0), false)
     }
 
     /// Returns the error of a call for the lock `asked` that ended for this `reason` after a number
     /// of `attempts`. `votes` are those of the last attempt. A call that `has_given_up` would have
     /// gone on without its time limit.
     pub(crate) fn new(
-        asked: (LockId, Ttl),
+        asked: Result<(LockId, Ttl), Arc<str>>,
         reason: Reason,
         votes: Option<Votes>,
         (waited, attempts): (Duration, u32),
         has_given_up: bool,
     ) -> Self {
         Self(Box::new(Parts {
-            name: asked.0.name().clone(),
+            asked,
             reason,
-            asked: Some(asked),
             votes,
             waited,
             attempts,
@@ -92,7 +82,10 @@ impl AcquireError {
     /// Returns the lock's name. If a call for several locks failed, this is the name of the lock
     /// that was not acquired. Empty if the name cannot be used.
     pub fn name(&self) -> &str {
-        &self.0.name
+        match &self.0.asked {
+            Ok((lock, _)) => lock.name(),
+            Err(name) => name,
+        }
     }
 
     /// Returns why the last attempt failed.
@@ -154,14 +147,8 @@ impl AcquireError {
     }
 
     fn described(&self) -> String {
-        let Parts {
-            name,
-            reason,
-            asked,
-            votes,
-            ..
-        } = &*self.0;
-        let (Some((lock, ttl)), Some(votes)) = (asked, votes) else {
+        let (name, reason) = (self.name(), self.reason());
+        let (Ok((lock, ttl)), Some(votes)) = (&self.0.asked, self.votes()) else {
             return match reason {
                 Reason::Config(error) => error.to_string(),
                 Reason::OwnerBusy => format!("could not lock {name:?}: {reason}, try again later"),
@@ -222,20 +209,12 @@ impl fmt::Display for AcquireError {
 
 impl fmt::Debug for AcquireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts {
-            name,
-            reason,
-            votes,
-            waited,
-            attempts,
-            ..
-        } = &*self.0;
         f.debug_struct("AcquireError")
-            .field("name", name)
-            .field("reason", reason)
-            .field("votes", votes)
-            .field("waited", waited)
-            .field("attempts", attempts)
+            .field("name", &self.name())
+            .field("reason", self.reason())
+            .field("votes", &self.0.votes)
+            .field("waited", &self.waited())
+            .field("attempts", &self.attempts())
             .finish()
     }
 }
@@ -304,7 +283,13 @@ mod tests {
         ] {
             let votes = Some(votes(&answers));
             let error = |waited, has_given_up| {
-                AcquireError::new(asked(), reason.clone(), votes.clone(), waited, has_given_up)
+                AcquireError::new(
+                    Ok(asked()),
+                    reason.clone(),
+                    votes.clone(),
+                    waited,
+                    has_given_up,
+                )
             };
             let expected = format!("could not lock \"orders/42\": {text}");
             assert_eq!(error((seconds(1), 2), false).to_string(), expected);

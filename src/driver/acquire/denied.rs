@@ -97,7 +97,7 @@ impl Denied {
         waited: (Duration, u32),
         has_given_up: bool,
     ) -> AcquireError {
-        let asked = (request.lock_id.clone(), request.ttl);
+        let asked = Ok((request.lock_id.clone(), request.ttl));
         let votes = self.round.map(|round| round.votes());
         AcquireError::new(asked, self.reason, votes, waited, has_given_up)
     }
