@@ -20,7 +20,7 @@
 //!
 //! let settings = SharedSettings::from_env()?.read_files()?;
 //! let shared = Shared::from(&settings); // and what else the program gives to its `Builder`
-//! let report = check(&settings.masters, &settings.leaving, &shared).await?;
+//! let report = check(&settings.masters, &settings.old_masters, &shared).await?;
 //! if report.worst() >= Some(Severity::Unknown) {
 //!     eprintln!("{report}");
 //! }
@@ -128,9 +128,9 @@ impl Shared {
     }
 }
 
-/// Checks `masters`, and those that the programs are [leaving](quorlock::Builder::leaving). Fails
-/// if a master or the key template cannot be used, if one list names a server twice, and if the
-/// lists name no master or too many, as [`Builder::build`](quorlock::Builder::build) does.
+/// Checks `masters`, and the [old masters](quorlock::Builder::old_masters). Fails if a master or
+/// the key template cannot be used, if one list names a server twice, and if the lists name no
+/// master or too many, as [`Builder::build`](quorlock::Builder::build) does.
 ///
 /// The check changes nothing on the masters: it does not even write the origin key, which the first
 /// connection of a program writes. It opens five connections to each master. That takes at most
@@ -143,11 +143,11 @@ impl Shared {
 /// Dropping the future has no effect on the masters.
 pub async fn check(
     masters: &[MasterSpec],
-    leaving: &[MasterSpec],
+    old_masters: &[MasterSpec],
     shared: &Shared,
 ) -> Result<Report, ConfigError> {
     let keys = example_keys(&shared.key_template)?;
-    let distinct = distinct(masters, leaving)?;
+    let distinct = distinct(masters, old_masters)?;
     let all_but = |other: Membership| -> BTreeSet<_> {
         let numbers = 0..distinct.len();
         numbers
@@ -155,7 +155,7 @@ pub async fn check(
             .collect()
     };
     let mut lists = [Membership::Leaves, Membership::Joins].map(all_but);
-    if leaving.is_empty() {
+    if old_masters.is_empty() {
         lists[1].clear();
     }
     let [ours, theirs] = lists
@@ -168,29 +168,26 @@ pub async fn check(
         answer: ask::ask(spec, &keys, shared, is_change).await,
     });
     let masters = join_all(answers).await;
-    let lists: Vec<List> = ["masters", "leaving masters"]
-        .into_iter()
-        .zip(lists)
-        .collect();
+    let lists: Vec<List> = ["masters", "old masters"].into_iter().zip(lists).collect();
     let lists = &lists[..1 + usize::from(is_change)];
     Ok(judge(&masters, lists, &expected, shared))
 }
 
 /// Returns what the connections of programs with these addresses may show.
-fn expected(key: &str, masters: Vec<&str>, leaving: Vec<&str>, shared: &Shared) -> Expected {
-    let id = |masters: &[&str], leaving: &[&str]| {
-        ListsId::of(masters.iter().copied(), leaving.iter().copied())
+fn expected(key: &str, masters: Vec<&str>, old_masters: Vec<&str>, shared: &Shared) -> Expected {
+    let id = |masters: &[&str], old_masters: &[&str]| {
+        ListsId::of(masters.iter().copied(), old_masters.iter().copied())
     };
-    let ours = id(&masters, &leaving);
+    let ours = id(&masters, &old_masters);
     let mut lists = shared.lists.clone();
     if lists.is_empty() {
         lists.push(ours);
     }
-    let [old, new] = [id(&leaving, &[]), id(&masters, &[])];
-    let is_change = !leaving.is_empty();
+    let [old, new] = [id(&old_masters, &[]), id(&masters, &[])];
+    let is_change = !old_masters.is_empty();
     if is_change {
         // Before the change, after it, and on the way back.
-        lists.extend([old, new, id(&leaving, &masters)]);
+        lists.extend([old, new, id(&old_masters, &masters)]);
     }
     Expected {
         ours: ConnectionName::new(ours, key, shared.max_ttl, None),

@@ -260,13 +260,10 @@ fn it_is_found_that_fewer_than_a_majority_can_vote() {
 #[test]
 fn every_list_needs_a_majority() {
     let masters = [master("a", ""), down("b"), down("c")];
-    let lists: [List; 2] = [
-        ("masters", [0].into()),
-        ("leaving masters", [0, 1, 2].into()),
-    ];
+    let lists: [List; 2] = [("masters", [0].into()), ("old masters", [0, 1, 2].into())];
     let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
     assert_eq!(report.voters, 1);
-    let votes = "refuse: votes: only 1 of 3 leaving masters now (need 2): ";
+    let votes = "refuse: votes: only 1 of 3 old masters now (need 2): ";
     assert!(report.to_string().starts_with(votes), "{report}");
     let few = "warn: masters: 1 in the list of masters: ";
     assert!(report.to_string().contains(few), "{report}");
@@ -454,7 +451,7 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
         let masters: Vec<_> = new.into_iter().chain(masters).collect();
         let lists: [List; 2] = [
             ("masters", [0].into()),
-            ("leaving masters", (1..masters.len()).collect()),
+            ("old masters", (1..masters.len()).collect()),
         ];
         let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
         report
@@ -488,8 +485,8 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
 /// groups, and not those of one.
 #[test]
 fn the_lists_of_a_change_or_of_groups_are_expected() {
-    let id = |masters: &[&'static str], leaving: &[&'static str]| {
-        ListsId::of(masters.iter().copied(), leaving.iter().copied())
+    let id = |masters: &[&'static str], old_masters: &[&'static str]| {
+        ListsId::of(masters.iter().copied(), old_masters.iter().copied())
     };
     let (new, old): (&[_], &[_]) = (&["n:1"], &["o:1"]);
     let ids = [id(new, old), id(old, &[]), id(new, &[]), id(old, new)];
@@ -543,8 +540,8 @@ fn programs_of_a_change_that_share_no_list_are_found() {
     let shared = Shared::default();
     let during = |old| expected("k", vec!["n:1"], vec![old], &shared);
     let program = |lists: [&str; 2], key, client, database| {
-        let [masters, leaving] = lists.map(|list| list.split_whitespace());
-        let lists = ListsId::of(masters, leaving);
+        let [masters, old_masters] = lists.map(|list| list.split_whitespace());
+        let lists = ListsId::of(masters, old_masters);
         let name = ConnectionName::new(lists, key, shared.max_ttl, Some(client));
         format!("id=1 name={name} age=9 flags=N db={database}\n")
     };
@@ -563,7 +560,7 @@ fn programs_of_a_change_that_share_no_list_are_found() {
     ] {
         let [one, other] = [&first, &second].map(|list| with_programs("", list));
         let masters = [one, other, master("a", "")];
-        let lists: [List; 2] = [("masters", [0].into()), ("leaving masters", [1].into())];
+        let lists: [List; 2] = [("masters", [0].into()), ("old masters", [1].into())];
         let report = judge(&masters, &lists, &during("o:1"), &shared);
         let mut findings = report.findings.iter();
         let apart = findings.find(|one| (one.severity, one.setting) == (Refuse, "lists"));

@@ -56,7 +56,7 @@ pub(crate) struct Common {
     #[arg(global = true, long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
     #[arg(global = true, long)]
-    pub(crate) leaving: Vec<String>,
+    pub(crate) old_masters: Vec<String>,
     /// Set of masters in the configuration file.
     ///
     /// Its settings count where there is no option.

@@ -17,7 +17,7 @@ use crate::{args::Common, exit::Exit, failure::Failure};
 
 /// Returns the identities of the masters of both lists.
 fn identities(set: &SharedSettings) -> impl Iterator<Item = (String, i64)> {
-    let masters = set.masters.iter().chain(&set.leaving);
+    let masters = set.masters.iter().chain(&set.old_masters);
     masters.filter_map(identity)
 }
 

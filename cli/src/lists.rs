@@ -54,7 +54,7 @@ impl Tallies {
         }
     }
 
-    /// Says which lists lack masters, such as `1 of 3 leaving masters (need 2)`. `None` if there is
+    /// Says which lists lack masters, such as `1 of 3 old masters (need 2)`. `None` if there is
     /// one list.
     pub(crate) fn lacking(&self) -> Option<String> {
         if self.only().is_some() {
@@ -93,7 +93,7 @@ impl Part {
     /// Returns each master with its part.
     pub(crate) fn of_masters(locks: &Coordinator) -> Vec<(MasterHealth, Self)> {
         let lists = locks.tally(|_| true);
-        let is_change = lists.iter().any(|tally| tally.list == MasterList::Leaving);
+        let is_change = lists.iter().any(|tally| tally.list == MasterList::Old);
         let health = locks.health().into_iter();
         let parts = health.map(|health| {
             let membership = is_change.then_some(health.membership);
@@ -154,6 +154,6 @@ impl ListReport {
 fn is_in(part: Membership, list: MasterList) -> bool {
     match list {
         MasterList::Masters => part != Membership::Leaves,
-        MasterList::Leaving => part != Membership::Joins,
+        MasterList::Old => part != Membership::Joins,
     }
 }

@@ -78,11 +78,11 @@ impl Masters {
         let (source, mut settings) = find_settings(&named, false)?;
         let used = mem::replace(&mut settings.masters, listed(to));
         if !from.is_empty() {
-            settings.leaving = listed(from);
-        } else if settings.leaving.is_empty() {
-            settings.leaving = used;
+            settings.old_masters = listed(from);
+        } else if settings.old_masters.is_empty() {
+            settings.old_masters = used;
         }
-        if settings.leaving.is_empty() {
+        if settings.old_masters.is_empty() {
             return Err(Failure::new(Exit::Usage, "there are no old masters"));
         }
         Self::of(source, settings)
@@ -125,7 +125,10 @@ impl Masters {
     pub(crate) fn into_check(self) -> Result<ToCheck, Failure> {
         let idle = runtime::start();
         let idle = idle.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
-        let lists = [self.settings.masters.clone(), self.settings.leaving.clone()];
+        let lists = [
+            self.settings.masters.clone(),
+            self.settings.old_masters.clone(),
+        ];
         let shared = Shared::from(&self.settings);
         let locks = idle.block_on(async { self.build(client_name()) })?;
         Ok(ToCheck {
@@ -175,7 +178,7 @@ pub(crate) struct ToCheck {
     /// Knows the masters, and has checked the settings. It dials nobody, because its runtime has
     /// never run a task: a first dial writes the origin key.
     pub(crate) locks: Coordinator,
-    /// The masters, and those that the programs leave.
+    /// The masters, and the old masters.
     pub(crate) lists: [Vec<MasterSpec>; 2],
     shared: Shared,
     _idle: Runtime,
@@ -183,8 +186,8 @@ pub(crate) struct ToCheck {
 
 impl ToCheck {
     pub(crate) async fn check(&self) -> Result<Report, Failure> {
-        let [masters, leaving] = &self.lists;
-        Ok(check(masters, leaving, &self.shared).await?)
+        let [masters, old_masters] = &self.lists;
+        Ok(check(masters, old_masters, &self.shared).await?)
     }
 
     /// Returns what the connections of programs show about their key template, if it is ours.
@@ -248,8 +251,8 @@ fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSetti
 /// Puts the settings in their place that the command line has.
 fn set_options(settings: &mut SharedSettings, common: &Common) {
     let (given, set) = (common.clone(), settings);
-    if !given.leaving.is_empty() {
-        set.leaving = listed(&given.leaving);
+    if !given.old_masters.is_empty() {
+        set.old_masters = listed(&given.old_masters);
     }
     set.password_file = given.password_file.or(set.password_file.take());
     set.key_template = given.key_template.or(set.key_template.take());
@@ -280,7 +283,7 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
     for number in [Some(first), second].into_iter().flatten() {
         *number -= masters;
     }
-    Failure::new(Exit::Configuration, format!("leaving {error}"))
+    Failure::new(Exit::Configuration, format!("old {error}"))
 }
 
 /// Returns the password file, if all users can read it.

@@ -44,7 +44,7 @@ pub(crate) fn note_places(settings: &SharedSettings) {
     };
     let password = place(&settings.password_file, "QUORLOCK_PASSWORD");
     let authorities = place(&settings.ca_file, "ca_file or QUORLOCK_CA_FILE");
-    let masters = settings.masters.iter().chain(&settings.leaving);
+    let masters = settings.masters.iter().chain(&settings.old_masters);
     let mut users = masters.map(MasterSpec::user);
     let first = users.next().flatten();
     let is_same = users.all(|other| other == first);

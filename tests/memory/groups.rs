@@ -35,9 +35,9 @@ impl World {
         ids.iter().map(|id| Group::new(*id, masters(&id))).collect()
     }
 
-    fn open(&self, ids: &[&str], leaving: &[&str]) -> Groups {
+    fn open(&self, ids: &[&str], old: &[&str]) -> Groups {
         let settings = Coordinator::builder();
-        Groups::change(settings, self.groups(ids), self.groups(leaving)).unwrap()
+        Groups::change(settings, self.groups(ids), self.groups(old)).unwrap()
     }
 
     /// Returns the IDs of the groups whose masters have the key.
@@ -293,7 +293,7 @@ async fn groups_that_cannot_be_used_are_refused() {
     let many = |count: usize| (0..count).map(|number| group(&number.to_string()));
     let none = Coordinator::builder;
     let of = |groups| (none(), groups, Vec::new());
-    for ((settings, groups, leaving), expected) in [
+    for ((settings, groups, old), expected) in [
         (of(Vec::new()), "no groups were given"),
         (
             of(vec![group("a"), group("a")]),
@@ -338,7 +338,7 @@ async fn groups_that_cannot_be_used_are_refused() {
             "masters were given without a group, too",
         ),
         (
-            (none().leaving(&masters), vec![group("a")], Vec::new()),
+            (none().old_masters(&masters), vec![group("a")], Vec::new()),
             "masters were given without a group, too",
         ),
         (
@@ -356,7 +356,7 @@ async fn groups_that_cannot_be_used_are_refused() {
             "a change of 400 pairs of an old and a new group with names in common is out of range: it must be at most 256",
         ),
     ] {
-        let refused = Groups::change(settings, groups, leaving).unwrap_err();
+        let refused = Groups::change(settings, groups, old).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
     let settings = none().ttl(std::time::Duration::ZERO);

@@ -27,13 +27,13 @@ mod heal;
 mod health;
 mod hopeless_waiters;
 mod latency;
-mod leaving;
 mod links;
 mod log;
 mod loss;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod min_hold;
+mod old_masters;
 mod owners;
 mod pending_releases;
 mod quarantine;

@@ -21,9 +21,9 @@ const NAMES: [&str; 3] = ["old", "joint", "new"];
 /// An environment variable of the old process, which is a second run of the test: its masters.
 const MASTERS: &str = "QUORLOCK_CHANGE_MASTERS";
 
-fn open(masters: &[String], leaving: &[String]) -> Coordinator {
+fn open(masters: &[String], old_masters: &[String]) -> Coordinator {
     let settings = patient().node_timeout(TTL / 4).ttl(TTL).max_ttl(TTL);
-    let settings = settings.masters(masters).leaving(leaving);
+    let settings = settings.masters(masters).old_masters(old_masters);
     settings.build().unwrap()
 }
 

@@ -51,7 +51,7 @@ fn connections_say_which_lists_and_keys_their_program_uses() {
         let turned: Vec<_> = urls.iter().rev().collect();
         let same = [
             plain().masters(turned),
-            plain().masters(&urls).leaving(&urls),
+            plain().masters(&urls).old_masters(&urls),
         ];
         for builder in same {
             assert_eq!(name_of(builder, &masters).await, first);
@@ -64,7 +64,7 @@ fn connections_say_which_lists_and_keys_their_program_uses() {
             assert!(all.insert(name_of(other, &masters).await));
         }
         for (new, old) in [(&urls[..2], &urls[..]), (&urls[..], &urls[..2])] {
-            let joint = plain().masters(new).leaving(old);
+            let joint = plain().masters(new).old_masters(old);
             assert!(all.insert(name_of(joint, &masters).await));
         }
     });

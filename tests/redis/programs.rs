@@ -14,29 +14,33 @@ fn address(master: &Server) -> String {
     format!("127.0.0.1:{}", master.port())
 }
 
-fn id(masters: &[Server], leaving: &[Server]) -> ListsId {
-    let [masters, leaving] = [masters, leaving].map(|list| list.iter().map(address));
-    let [masters, leaving] = [masters.collect::<Vec<_>>(), leaving.collect()];
+fn id(masters: &[Server], old_masters: &[Server]) -> ListsId {
+    let [masters, old_masters] = [masters, old_masters].map(|list| list.iter().map(address));
+    let [masters, old_masters] = [masters.collect::<Vec<_>>(), old_masters.collect()];
     ListsId::of(
         masters.iter().map(String::as_str),
-        leaving.iter().map(String::as_str),
+        old_masters.iter().map(String::as_str),
     )
 }
 
 /// Returns a coordinator that is connected with all masters.
-async fn program(name: &str, masters: &[String], leaving: &[String]) -> Coordinator {
+async fn program(name: &str, masters: &[String], old_masters: &[String]) -> Coordinator {
     let builder = patient().client_name(name);
-    let locks = builder.masters(masters).leaving(leaving).build().unwrap();
+    let locks = builder
+        .masters(masters)
+        .old_masters(old_masters)
+        .build()
+        .unwrap();
     locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
     locks
 }
 
 /// Checks a change of the masters.
-async fn check(masters: &[String], leaving: &[String]) -> Report {
+async fn check(masters: &[String], old_masters: &[String]) -> Report {
     let specs = |urls: &[String]| urls.iter().map(MasterSpec::from).collect::<Vec<_>>();
-    let (masters, leaving) = (specs(masters), specs(leaving));
+    let (masters, old_masters) = (specs(masters), specs(old_masters));
     let shared = shared(Quarantine::Off);
-    let report = quorlock_check::check(&masters, &leaving, &shared);
+    let report = quorlock_check::check(&masters, &old_masters, &shared);
     report.await.unwrap()
 }
 
@@ -137,8 +141,8 @@ fn a_change_is_refused_while_counters_are_ahead_of_time() {
             let script = "for at = 1, 5000 do redis.call('SET', 'quorlock:fence:' .. at, at) end";
             master.command(&["EVAL", script, "0"]);
         }
-        let finding = async |masters: &[String], leaving: &[String]| {
-            let mut findings = check(masters, leaving).await.findings.into_iter();
+        let finding = async |masters: &[String], old_masters: &[String]| {
+            let mut findings = check(masters, old_masters).await.findings.into_iter();
             findings.find(|finding| finding.setting == "quorlock:fence:*")
         };
         set(&masters[0], ahead);

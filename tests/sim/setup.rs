@@ -73,11 +73,11 @@ pub(super) fn open(
         setups.reverse(); // in the other places, the change goes the other way
     }
     let mut groups = setups.iter().map(|setup| setup.given(place, &endpoint));
-    let (groups, leaving) = (groups.next(), groups.next());
+    let (groups, old) = (groups.next(), groups.next());
     let opened = Groups::change(
         settings,
         groups.unwrap_or_default(),
-        leaving.unwrap_or_default(),
+        old.unwrap_or_default(),
     );
     opened.expect("the plan's settings are valid")
 }

@@ -57,9 +57,10 @@ impl Change {
             let addresses = list.iter().filter_map(|master| master.address().ok());
             addresses.collect::<Vec<_>>()
         });
-        let id = |masters: &[Arc<str>], leaving: &[Arc<str>]| {
-            let [masters, leaving] = [masters, leaving].map(|list| list.iter().map(|one| &**one));
-            ListsId::of(masters, leaving)
+        let id = |masters: &[Arc<str>], old_masters: &[Arc<str>]| {
+            let [masters, old_masters] =
+                [masters, old_masters].map(|list| list.iter().map(|one| &**one));
+            ListsId::of(masters, old_masters)
         };
         Self {
             parts: [

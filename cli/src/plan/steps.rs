@@ -50,7 +50,7 @@ pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5]
             Step::Begin,
             format!(
                 "When a majority of the new masters can vote (a quarantine takes {wait}), set \
-                 masters to the new list and leaving to the old list in all programs. No other \
+                 masters to the new list and old_masters to the old list in all programs. No other \
                  wait is needed."
             ),
         ),
@@ -67,7 +67,7 @@ pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5]
             format!(
                 "Note the time, and wait for {wait} after that (longer if a program has a longer \
                  max_ttl than these settings), and until the minimum times (--min-hold) are over. Then set \
-                 masters to the new list in all programs, without leaving."
+                 masters to the new list in all programs, without old_masters."
             ),
         ),
         (

@@ -77,7 +77,7 @@ impl Joint {
             let runtime = { runtime }.enable_all().build().unwrap();
             runtime.block_on(async {
                 let builder = Coordinator::builder().client_name("web-2/7");
-                let locks = builder.masters(new).leaving(old).build().unwrap();
+                let locks = builder.masters(new).old_masters(old).build().unwrap();
                 locks.all_ready(Duration::from_secs(20)).await.unwrap();
                 is_ready.send(()).unwrap();
                 let _ = ended.await;
@@ -222,7 +222,7 @@ fn the_plan_is_shown_as_json() {
     assert_eq!((status, &shown["step"]), (0, &1.into()), "{shown}");
     assert_eq!(shown["steps"].as_array().unwrap().len(), 5);
     assert_eq!(shown["source"], "QUORLOCK_MASTERS");
-    assert_eq!(shown["lists"][1]["list"], "leaving");
+    assert_eq!(shown["lists"][1]["list"], "old_masters");
     assert_eq!(shown["programs"], value!([]));
 
     let _before = Running::hold(&masters[..3], "job");

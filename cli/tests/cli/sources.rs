@@ -167,7 +167,7 @@ fn a_misspelt_variable_is_no_setting() {
         .is(78)
         .first_says(expected)
         .in_lines(1);
-    with("QUORLOCK_LEAVE", &list).is(78);
+    with("QUORLOCK_OLD_MASTER", &list).is(78);
     with("QUORLOCK_SET", &list)
         .is(0)
         .first_says("quorlock: these variables count for nothing: QUORLOCK_SET; ")
@@ -184,11 +184,11 @@ fn a_list_that_is_wrong_has_one_status_wherever_it_comes_from() {
         let file = configure(masters[0].directory(), &list, "");
         let list = list.join(",");
         let by_option = format!("status a --master {list}");
-        let leaving = format!("status a --master {good} --leaving {list}");
+        let old_masters = format!("status a --master {good} --old-masters {list}");
         let by_file = format!("status a --config {}", file.display());
         for (words, list) in [
             (&*by_option, ""),
-            (&leaving, ""),
+            (&old_masters, ""),
             (&by_file, ""),
             ("status a", &list),
         ] {

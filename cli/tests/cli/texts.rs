@@ -85,7 +85,7 @@ fn options_that_are_settings_have_the_texts_of_the_library() {
     let help: Vec<_> = help.split_whitespace().collect();
     let help = help.join(" ");
     for key in [
-        "leaving",
+        "old_masters",
         "password_file",
         "ttl",
         "max_ttl",

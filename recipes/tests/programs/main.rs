@@ -336,7 +336,7 @@ fn all_shared_settings_come_from_the_environment() {
     let (new, old) = (masters(3), masters(3));
     let urls: Vec<_> = old.iter().map(Server::url).collect();
     let mut job = program(env!("CARGO_BIN_EXE_one_host"), &new);
-    job.env("QUORLOCK_LEAVING", urls.join(","))
+    job.env("QUORLOCK_OLD_MASTERS", urls.join(","))
         .env("QUORLOCK_KEY_TEMPLATE", "app:{name}")
         .env("QUORLOCK_MAX_TTL", "30s");
     assert_eq!(stdout_of(job.output().unwrap()), "the job runs here\n");

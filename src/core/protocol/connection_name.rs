@@ -107,10 +107,10 @@ impl ListsId {
     /// The number of digits.
     const DIGITS: usize = 16;
 
-    /// Returns the ID of two lists: the `masters` of a program, and those that it is
-    /// [`leaving`](crate::Builder::leaving). Both lists contain addresses, as
-    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. If `leaving` is empty or
-    /// equal to `masters`, the program uses one list.
+    /// Returns the ID of two lists: the `masters` of a program, and its
+    /// [`old_masters`](crate::Builder::old_masters). Both lists contain addresses, as
+    /// [`MasterSpec::address`](crate::MasterSpec::address) returns them. If `old_masters` is empty
+    /// or equal to `masters`, the program uses one list.
     ///
     /// ```
     /// use quorlock::tools::ListsId;
@@ -126,14 +126,14 @@ impl ListsId {
     // programs of all versions must show the same ID.
     pub fn of<'a>(
         masters: impl IntoIterator<Item = &'a str>,
-        leaving: impl IntoIterator<Item = &'a str>,
+        old_masters: impl IntoIterator<Item = &'a str>,
     ) -> Self {
         let masters: BTreeSet<_> = masters.into_iter().collect();
-        let mut leaving: BTreeSet<_> = leaving.into_iter().collect();
-        if leaving == masters {
-            leaving.clear();
+        let mut old_masters: BTreeSet<_> = old_masters.into_iter().collect();
+        if old_masters == masters {
+            old_masters.clear();
         }
-        let bytes = [masters, leaving].into_iter().flat_map(|list| {
+        let bytes = [masters, old_masters].into_iter().flat_map(|list| {
             let addresses = list.into_iter();
             let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
             addresses.chain([0])
@@ -196,28 +196,32 @@ mod tests {
 
     #[test]
     fn ids_never_change() {
-        for (masters, leaving, expected) in [
+        for (masters, old_masters, expected) in [
             (&[A][..], &[][..], "f1bb702098bb38aa"),
             (&[A, B, C], &[], "380f0cf4a1f8149b"),
             (&[A, B, C], &[A, B], "ea2d000cecb5efd8"),
             (&[A, B], &[A, B, C], "c731ad090038938b"),
             (&["unix:/run/r.sock", "[::1]:6379"], &[], "4f5f328840172cf2"),
         ] {
-            let of = |masters: &[&'static str], leaving: &[&'static str]| {
-                ListsId::of(masters.iter().copied(), leaving.iter().copied()).to_string()
+            let of = |masters: &[&'static str], old_masters: &[&'static str]| {
+                ListsId::of(masters.iter().copied(), old_masters.iter().copied()).to_string()
             };
-            assert_eq!(of(masters, leaving), expected, "{masters:?} {leaving:?}");
-            let [mut masters, mut leaving] = [masters, leaving].map(<[_]>::to_vec);
+            assert_eq!(
+                of(masters, old_masters),
+                expected,
+                "{masters:?} {old_masters:?}"
+            );
+            let [mut masters, mut old_masters] = [masters, old_masters].map(<[_]>::to_vec);
             masters.reverse();
-            leaving.reverse();
-            assert_eq!(of(&masters, &leaving), expected, "in another order");
+            old_masters.reverse();
+            assert_eq!(of(&masters, &old_masters), expected, "in another order");
         }
     }
 
     #[test]
     fn each_pair_of_lists_has_an_id_of_its_own() {
-        let id = |masters: &[&'static str], leaving: &[&'static str]| {
-            ListsId::of(masters.iter().copied(), leaving.iter().copied())
+        let id = |masters: &[&'static str], old_masters: &[&'static str]| {
+            ListsId::of(masters.iter().copied(), old_masters.iter().copied())
         };
         let lists = [
             (&[A][..], &[][..]),
@@ -228,9 +232,9 @@ mod tests {
             (&[A], &[B, C]),
             (&["10.0.0.1:637910.0.0.2:6379"], &[]),
         ];
-        for (first, (masters, leaving)) in lists.iter().enumerate() {
-            for (other_masters, other_leaving) in &lists[first + 1..] {
-                assert_ne!(id(masters, leaving), id(other_masters, other_leaving));
+        for (first, (masters, old_masters)) in lists.iter().enumerate() {
+            for (other_masters, other_old) in &lists[first + 1..] {
+                assert_ne!(id(masters, old_masters), id(other_masters, other_old));
             }
         }
         assert_eq!(id(&[A, B], &[B, A]), id(&[A, B], &[]), "nothing changes");

@@ -92,7 +92,7 @@ pub struct MasterHealth {
     /// The master's address, without the user name and the password.
     pub master: Arc<str>,
     /// Whether the master joins, leaves or stays while the masters [are
-    /// changed](crate::Builder::leaving).
+    /// changed](crate::Builder::old_masters).
     pub membership: Membership,
     /// The connection to the master.
     pub state: MasterState,

@@ -1,5 +1,5 @@
 //! The sets of masters whose majorities decide, and what a majority is. The sets are the two lists
-//! of masters: those that a coordinator uses, and those that it leaves.
+//! of masters: those that a coordinator uses, and the old ones.
 
 use std::{
     fmt,
@@ -51,14 +51,14 @@ impl Quorum {
         }
     }
 
-    /// Returns the quorum of the masters from 0 to `masters` - 1. `leaving` has the numbers of the
-    /// masters that the coordinator leaves.
-    pub(crate) fn of_lists(masters: usize, leaving: MasterSet) -> Self {
+    /// Returns the quorum of the masters from 0 to `masters` - 1. `old` has the numbers of the old
+    /// masters.
+    pub(crate) fn of_lists(masters: usize, old: MasterSet) -> Self {
         let masters = (0..masters).collect();
-        if leaving.is_empty() || leaving == masters {
+        if old.is_empty() || old == masters {
             return Self::of_sets(&[masters]);
         }
-        Self::of_sets(&[masters, leaving])
+        Self::of_sets(&[masters, old])
     }
 
     /// Returns whether there are two lists. This is so while the masters are changed.
@@ -75,8 +75,8 @@ impl Quorum {
     pub(crate) fn membership(&self, master: usize) -> Membership {
         let is_in = |set: &MasterSet| set.contains(master);
         match &*self.sets {
-            [(masters, _), (leaving, _)] if !is_in(leaving) && is_in(masters) => Membership::Joins,
-            [(masters, _), (leaving, _)] if is_in(leaving) && !is_in(masters) => Membership::Leaves,
+            [(masters, _), (old, _)] if !is_in(old) && is_in(masters) => Membership::Joins,
+            [(masters, _), (old, _)] if is_in(old) && !is_in(masters) => Membership::Leaves,
             _ => Membership::Stays,
         }
     }
@@ -183,28 +183,28 @@ pub enum MasterList {
     // The lists have the same order as the sets of a `Quorum`.
     /// The masters of the coordinator: see [`Builder::masters`](crate::Builder::masters).
     Masters,
-    /// The masters that the coordinator leaves: see [`Builder::leaving`](crate::Builder::leaving).
-    Leaving,
+    /// The old masters: see [`Builder::old_masters`](crate::Builder::old_masters).
+    Old,
 }
 
 impl MasterList {
-    const ALL: [Self; 2] = [Self::Masters, Self::Leaving];
+    const ALL: [Self; 2] = [Self::Masters, Self::Old];
 
     /// Returns the word that settings and the labels of metrics use for the list.
     pub fn word(self) -> &'static str {
         match self {
             Self::Masters => "masters",
-            Self::Leaving => "leaving",
+            Self::Old => "old_masters",
         }
     }
 }
 
-/// Shows `masters` or `leaving masters`.
+/// Shows `masters` or `old masters`.
 impl fmt::Display for MasterList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Masters => "masters",
-            Self::Leaving => "leaving masters",
+            Self::Old => "old masters",
         })
     }
 }
@@ -218,7 +218,7 @@ impl fmt::Display for MasterList {
 pub enum Membership {
     /// The master is only among the new masters.
     Joins,
-    /// The master is only among those that the coordinator [leaves](crate::Builder::leaving).
+    /// The master is only among the [old masters](crate::Builder::old_masters).
     Leaves,
     /// The masters do not change, or the master is in both lists.
     Stays,
@@ -270,7 +270,7 @@ impl Tally {
     }
 }
 
-/// Shows, for example, `2 of 5 leaving masters (need 3)`.
+/// Shows, for example, `2 of 5 old masters (need 3)`.
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text(""))

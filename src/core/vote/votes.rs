@@ -83,14 +83,14 @@ impl Votes {
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), there is one such number for each list. This method
+    /// changed](crate::Builder::old_masters), there is one such number for each list. This method
     /// returns the larger one, and [`tally`](Self::tally) returns both.
     pub fn quorum(&self) -> usize {
         self.roster.quorum.size()
     }
 
     /// Returns for how many masters of each list `count` returns `true`. There are two lists only
-    /// while the masters [are changed](crate::Builder::leaving). A decision needs a majority of
+    /// while the masters [are changed](crate::Builder::old_masters). A decision needs a majority of
     /// each list.
     ///
     /// ```
@@ -99,12 +99,12 @@ impl Votes {
     /// # use quorlock::{Coordinator, MemoryMaster, tools::Tally, votes::Vote};
     /// let old: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
     /// let new = [old[0].clone(), MemoryMaster::new(), MemoryMaster::new()];
-    /// let locks = Coordinator::builder().masters(&new).leaving(&old).build()?;
+    /// let locks = Coordinator::builder().masters(&new).old_masters(&old).build()?;
     /// let guard = locks.mutex("orders/42").try_acquire().await?;
     /// let votes = guard.all_votes().await;
     /// let granted = votes.tally(|row| row.vote == Some(&Vote::Grant));
     /// assert!(granted.iter().all(Tally::has_quorum));
-    /// assert_eq!(granted[1].to_string(), "3 of 3 leaving masters (need 2)");
+    /// assert_eq!(granted[1].to_string(), "3 of 3 old masters (need 2)");
     /// # Ok(()) }
     /// ```
     #[doc(hidden)]
@@ -113,7 +113,7 @@ impl Votes {
     }
 
     /// Returns in words how many masters of each list gave a vote that matches `of`: for example
-    /// `3 of 5 masters voted (need 3), 2 of 5 leaving masters voted (need 3)`.
+    /// `3 of 5 masters voted (need 3), 2 of 5 old masters voted (need 3)`.
     pub(crate) fn tally_text(&self, did: &str, of: fn(&Vote) -> bool) -> String {
         let voted = self.masters(|row| row.vote.is_some_and(of));
         let tallies = self.roster.quorum.tallies(voted);

@@ -26,7 +26,7 @@ pub(super) fn read(mut settings: SharedSettings) -> Result<SharedSettings, Confi
     };
     // A `ca_file` without a master that uses TLS is an error. Otherwise, the connections would be
     // plain, and nobody would notice.
-    let mut masters = settings.masters.iter().chain(&settings.leaving);
+    let mut masters = settings.masters.iter().chain(&settings.old_masters);
     if !masters.any(MasterSpec::uses_tls) {
         let reason = "needs a master with TLS: write rediss:// in the URLs";
         return Err(wrong("a ca_file", reason));

@@ -145,7 +145,7 @@ fn likeness(one: &str, other: &str) -> f64 {
 pub const SETTINGS: [[&str; 4]; 14] = [
     [MASTERS, "masters", "URL",
         "URLs of the masters: redis://, rediss:// (TLS), unix:// (a socket), redis+sentinel://."],
-    ["QUORLOCK_LEAVING", "leaving", "URL",
+    ["QUORLOCK_OLD_MASTERS", "old_masters", "URL",
         "URLs of the old masters, while the masters are changed. Everything then needs a majority \
          of each list. Give all old masters, also those that stay."],
     ["QUORLOCK_USER", "user", "TEXT",
@@ -236,10 +236,10 @@ mod tests {
     fn a_misspelt_variable_is_refused_or_told_of() {
         let (known, unknown, ours) = (Some("known"), Some("unknown"), None);
         for (name, expected) in [
-            ("QUORLOCK_LEAVING", known),
+            ("QUORLOCK_OLD_MASTERS", known),
             ("QUORLOCK_PASSWORD", known),
-            ("QUORLOCK_LEAVIN", Some("QUORLOCK_LEAVING")),
-            ("QUORLOCK_LEAVE", Some("QUORLOCK_LEAVING")),
+            ("QUORLOCK_OLD_MASTER", Some("QUORLOCK_OLD_MASTERS")),
+            ("QUORLOCK_OLDMASTERS", Some("QUORLOCK_OLD_MASTERS")),
             ("QUORLOCK_TLL", Some("QUORLOCK_TTL")),
             ("QUORLOCK_USRE", Some("QUORLOCK_USER")),
             ("quorlock_ttl", Some("QUORLOCK_TTL")),
@@ -310,7 +310,7 @@ mod tests {
                 "redis://a,\nredis://:hunter2@b",
                 "masters: [a:6379, b:6379]",
             ),
-            ("LEAVING", "redis://a", "leaving: [a:6379]"),
+            ("OLD_MASTERS", "redis://a", "old_masters: [a:6379]"),
             ("USER", "locks", "user: Some(\"locks\")"),
             ("PASSWORD_FILE", "/p", "password_file: Some(\"/p\")"),
             ("CA_FILE", "/ca", "ca_file: Some(\"/ca\")"),
@@ -347,7 +347,7 @@ mod tests {
             ("TTL", "10x", time),
             ("STRICT", "hunter2", "is neither true nor false"),
             (
-                "LEAVING",
+                "OLD_MASTERS",
                 "redis://a,redis://:hunter2@b:x",
                 "is wrong: master 2: the port in its URL is not a number up to 65535",
             ),

@@ -45,7 +45,7 @@ impl Coordinator {
     pub fn builder() -> Builder {
         Builder {
             masters: Vec::new(),
-            leaving: Vec::new(),
+            old_masters: Vec::new(),
             config: Config::of_defaults(),
             #[cfg(feature = "tls")]
             tls: None,
@@ -82,7 +82,7 @@ impl Coordinator {
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct Builder {
     pub(crate) masters: Vec<MasterSpec>,
-    pub(crate) leaving: Vec<MasterSpec>,
+    pub(crate) old_masters: Vec<MasterSpec>,
     /// The settings, or the first error in them.
     config: Result<Config, ConfigError>,
     #[cfg(feature = "tls")]
@@ -124,11 +124,11 @@ impl Builder {
     ///
     /// let [a, b, c, d, e, f] = [(); 6].map(|()| MemoryMaster::new());
     /// let builder = Coordinator::builder().masters([&a, &b, &c, &d, &f]);
-    /// let locks = builder.leaving([a, b, c, d, e]).build()?;
+    /// let locks = builder.old_masters([a, b, c, d, e]).build()?;
     /// # Ok(()) }
     /// ```
-    pub fn leaving(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
-        self.leaving.extend(masters.into_iter().map(Into::into));
+    pub fn old_masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
+        self.old_masters.extend(masters.into_iter().map(Into::into));
         self
     }
 
@@ -368,7 +368,7 @@ impl Builder {
     ///
     /// Any [`ConfigError`] except the errors about a single lock. Nothing was sent.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
-        let listed = Listed::parse(self.masters.clone(), self.leaving.clone())?;
+        let listed = Listed::parse(self.masters.clone(), self.old_masters.clone())?;
         let opener = self.opener(listed.lists_id())?;
         Ok(opener.open(listed, None))
     }

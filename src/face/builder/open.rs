@@ -79,16 +79,16 @@ impl Listed {
     /// Checks the number and the addresses of the masters.
     pub(crate) fn parse(
         mut masters: Vec<MasterSpec>,
-        leaving: Vec<MasterSpec>,
+        old_masters: Vec<MasterSpec>,
     ) -> Result<Self, ConfigError> {
         if masters.is_empty() {
             return Err(ConfigError::NoMasters);
         }
         let count = masters.len();
         let mut addresses = check_list(&masters, 0)?;
-        let old = check_list(&leaving, count)?;
+        let old = check_list(&old_masters, count)?;
         let mut left = Vec::new();
-        for (index, (master, address)) in leaving.into_iter().zip(old).enumerate() {
+        for (index, (master, address)) in old_masters.into_iter().zip(old).enumerate() {
             let known = addresses.iter().position(|known| *known == address);
             let other_keys = known.filter(|at| masters[*at].database() != master.database());
             if let Some(first) = other_keys {
@@ -128,9 +128,9 @@ impl Listed {
 /// [`Builder::build`](crate::Builder::build) does.
 pub fn distinct(
     masters: &[MasterSpec],
-    leaving: &[MasterSpec],
+    old_masters: &[MasterSpec],
 ) -> Result<Vec<(Arc<str>, MasterSpec, Membership)>, ConfigError> {
-    let Listed { masters, roster } = Listed::parse(masters.to_vec(), leaving.to_vec())?;
+    let Listed { masters, roster } = Listed::parse(masters.to_vec(), old_masters.to_vec())?;
     let members = roster.members().zip(masters);
     let members = members.map(|((address, role), master)| (address.clone(), master, role));
     Ok(members.collect())

@@ -58,8 +58,8 @@ use crate::{
 pub struct SharedSettings {
     /// See [`Builder::masters`].
     pub masters: Vec<MasterSpec>,
-    /// See [`Builder::leaving`].
-    pub leaving: Vec<MasterSpec>,
+    /// See [`Builder::old_masters`].
+    pub old_masters: Vec<MasterSpec>,
     /// The user of masters whose URLs have no password. `None`: the default user.
     pub user: Option<String>,
     /// The file whose only line is the password of masters whose URLs have none. See
@@ -188,7 +188,7 @@ impl SharedSettings {
     pub(super) fn each_master(self, change: impl Fn(MasterSpec) -> MasterSpec) -> Self {
         Self {
             masters: self.masters.into_iter().map(&change).collect(),
-            leaving: self.leaving.into_iter().map(&change).collect(),
+            old_masters: self.old_masters.into_iter().map(&change).collect(),
             ..self
         }
     }
@@ -204,7 +204,7 @@ impl SharedSettings {
         let settings = self.read_files()?;
         let builder = Coordinator::builder()
             .masters(settings.masters)
-            .leaving(settings.leaving);
+            .old_masters(settings.old_masters);
         let builder = settings.max_ttl.into_iter().fold(builder, Builder::max_ttl);
         let (connect, node) = (settings.connect_timeout, settings.node_timeout);
         let builder = settings.ttl.into_iter().fold(builder, Builder::ttl);
@@ -219,8 +219,9 @@ impl SharedSettings {
 
 impl Builder {
     /// Returns a builder with the [shared settings](SharedSettings) of the environment. The command
-    /// line reads the same variables: `QUORLOCK_MASTERS`, which must be set, `QUORLOCK_LEAVING`,
-    /// `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and others.
+    /// line reads the same variables: `QUORLOCK_MASTERS`, which must be set,
+    /// `QUORLOCK_OLD_MASTERS`, `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and
+    /// others.
     ///
     /// If all programs use this method, an operator can change the settings on which all programs
     /// must agree, such as the masters, without new code. All methods of the builder can still be

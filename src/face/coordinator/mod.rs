@@ -143,15 +143,15 @@ impl Coordinator {
         self.context.config.quarantine_length()
     }
 
-    /// Returns the number of masters. While the masters [are changed](crate::Builder::leaving), a
-    /// master in both lists counts once.
+    /// Returns the number of masters. While the masters [are changed](crate::Builder::old_masters),
+    /// a master in both lists counts once.
     #[doc(hidden)]
     pub fn master_count(&self) -> usize {
         self.context.machine.roster.masters.len()
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
-    /// changed](crate::Builder::leaving), each list has a majority of its own. This method then
+    /// changed](crate::Builder::old_masters), each list has a majority of its own. This method then
     /// returns the larger of the two numbers, and [`tally`](Self::tally) has both.
     #[doc(hidden)]
     pub fn quorum(&self) -> usize {
@@ -164,8 +164,8 @@ impl Coordinator {
     }
 
     /// For each list of masters, counts those whose present state makes `count` return `true`.
-    /// There are two lists only while the masters [are changed](crate::Builder::leaving). Locks can
-    /// be acquired if a majority of each list can vote.
+    /// There are two lists only while the masters [are changed](crate::Builder::old_masters). Locks
+    /// can be acquired if a majority of each list can vote.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

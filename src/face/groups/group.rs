@@ -104,18 +104,18 @@ impl Group {
         Ok(())
     }
 
-    /// Returns the masters of this group, and the masters of `old` as leaving masters, for names
+    /// Returns the masters of this group, and the masters of `old` as old masters, for names
     /// that move from `old` to this group.
     pub(super) fn listed(&self, old: Option<&Self>) -> Result<Listed, ConfigError> {
-        let leaving = old.map_or_else(Vec::new, |old| old.masters.clone());
-        Listed::parse(self.masters.clone(), leaving)
+        let old = old.map_or_else(Vec::new, |old| old.masters.clone());
+        Listed::parse(self.masters.clone(), old)
     }
 }
 
 /// The ID of a group, its weight, and the ID of its masters.
 type Entry = (String, u32, ListsId);
 
-/// Returns one ID for two lists: the groups that a program uses, and the groups that it leaves.
+/// Returns one ID for two lists: the groups that a program uses, and the old groups.
 // The ID is the hash of both lists, each sorted by the IDs of the groups. If the lists are the
 // same, the second counts as empty. A zero byte ends each text, and another one ends each list.
 // This function must never change.
@@ -126,9 +126,9 @@ pub(super) fn lists_id(mut lists: [Vec<Entry>; 2]) -> ListsId {
             (*id, *weight) = (String::new(), 1); // the only group has all names
         }
     }
-    let [groups, leaving] = &mut lists;
-    if groups == leaving {
-        leaving.clear();
+    let [groups, old] = &mut lists;
+    if groups == old {
+        old.clear();
     }
     let bytes = lists.into_iter().flat_map(|groups| {
         let texts = groups.into_iter();
@@ -155,8 +155,8 @@ mod tests {
             let list = ListsId::of([master], []);
             (id.to_owned(), weight, list)
         };
-        let id = |groups: &[(&'static str, u32, &'static str)], leaving: &[_]| {
-            let lists = [groups, leaving].map(|groups| groups.iter().copied().map(group).collect());
+        let id = |groups: &[(&'static str, u32, &'static str)], old: &[_]| {
+            let lists = [groups, old].map(|groups| groups.iter().copied().map(group).collect());
             lists_id(lists).to_string()
         };
         let (a, b) = (("a", 1, A), ("b", 1, B));

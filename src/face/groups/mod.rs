@@ -84,8 +84,8 @@ impl Groups {
         Self::change(settings, groups, [])
     }
 
-    /// Creates groups as [`new`](Self::new) does, for use while the groups are changed. `leaving`
-    /// has all old groups.
+    /// Creates groups as [`new`](Self::new) does, for use while the groups are changed.
+    /// `old_groups` has all old groups.
     ///
     /// Every decision about a name then needs a majority of the masters of its group, and a
     /// majority of the masters of its old group. So locks of this program exclude those of programs
@@ -121,15 +121,15 @@ impl Groups {
     pub fn change(
         settings: Builder,
         groups: impl IntoIterator<Item = Group>,
-        leaving: impl IntoIterator<Item = Group>,
+        old_groups: impl IntoIterator<Item = Group>,
     ) -> Result<Self, ConfigError> {
         let groups: Vec<_> = groups.into_iter().collect();
-        let leaving: Vec<_> = leaving.into_iter().collect();
-        if !(settings.masters.is_empty() && settings.leaving.is_empty()) {
+        let old_groups: Vec<_> = old_groups.into_iter().collect();
+        if !(settings.masters.is_empty() && settings.old_masters.is_empty()) {
             return Err(ConfigError::MastersWithoutGroup);
         }
-        let lists = [Group::check_all(&groups)?, Group::check_all(&leaving)?];
-        let members = members(&groups, &leaving)?;
+        let lists = [Group::check_all(&groups)?, Group::check_all(&old_groups)?];
+        let members = members(&groups, &old_groups)?;
         let lists_id = match members.first_key_value() {
             Some((_, (_, only))) if members.len() == 1 => only.lists_id(), // the ID without groups
             _ => lists_id(lists),
@@ -141,7 +141,7 @@ impl Groups {
         let first = coordinators.values().next().cloned();
         Ok(Self(Arc::new(Inner {
             choice: Choice::new(&groups),
-            old: Choice::new(&leaving),
+            old: Choice::new(&old_groups),
             first: first.ok_or(ConfigError::NoGroups)?,
             coordinators,
         })))
@@ -281,19 +281,21 @@ impl fmt::Debug for Groups {
 /// may move, and pairs of a group with itself, are returned.
 fn members(
     groups: &[Group],
-    leaving: &[Group],
+    old_groups: &[Group],
 ) -> Result<BTreeMap<(usize, usize), Member>, ConfigError> {
     let weight = |among: &[Group], id: &str| {
         let same = among.iter().find(|other| other.id == id);
         same.map_or(0, |same| same.weight)
     };
     let have_names = |old: &Group, new: &Group| {
-        let (is, was) = (weight(groups, &old.id), weight(leaving, &new.id));
+        let (is, was) = (weight(groups, &old.id), weight(old_groups, &new.id));
         old.id == new.id || new.weight > was || old.weight > is
     };
     let olds = || {
-        let none = leaving.is_empty().then_some(None);
-        none.into_iter().chain(leaving.iter().map(Some)).enumerate()
+        let none = old_groups.is_empty().then_some(None);
+        none.into_iter()
+            .chain(old_groups.iter().map(Some))
+            .enumerate()
     };
     let pairs = groups.iter().enumerate().flat_map(|(number, new)| {
         let olds = olds().filter(move |(_, old)| old.is_none_or(|old| have_names(old, new)));

@@ -166,7 +166,7 @@ impl Drill {
         println!("guard {quarantine:?}, TTLs from {least_ttl:?}");
         let orders = |place| Orders {
             masters: urls(&servers),
-            leaving: Vec::new(),
+            old_masters: Vec::new(),
             store: store.to_owned(),
             quarantine,
             is_careless: false,
@@ -208,13 +208,13 @@ impl Drill {
     }
 
     /// Restarts the clients one after the other, in any order, with these masters.
-    fn restart_all(&mut self, masters: &[String], leaving: &[String]) -> Result<()> {
+    fn restart_all(&mut self, masters: &[String], old_masters: &[String]) -> Result<()> {
         let mut left: Vec<_> = (0..CLIENTS).collect();
         while !left.is_empty() {
             let place = left.swap_remove(self.random.index(left.len()));
             let orders = &mut self.orders[place];
             orders.masters = masters.to_vec();
-            orders.leaving = leaving.to_vec();
+            orders.old_masters = old_masters.to_vec();
             let is_killed = self.random.is_one_in(2);
             self.fleet.replace(place, orders.clone(), is_killed)?;
             self.restarted += 1;

@@ -29,8 +29,8 @@ const TASKS: u64 = 4;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Orders {
     pub masters: Vec<String>,
-    /// The masters that the client leaves, while the masters are changed.
-    pub leaving: Vec<String>,
+    /// The old masters, while the masters are changed.
+    pub old_masters: Vec<String>,
     pub store: PathBuf,
     #[serde(with = "quarantine")]
     pub quarantine: Quarantine,
@@ -102,7 +102,9 @@ async fn work(orders: Orders) -> Result<()> {
         return command::run_all(&orders, configuration, over).await;
     }
     let settings = settings().quarantine(orders.quarantine);
-    let settings = settings.masters(&orders.masters).leaving(&orders.leaving);
+    let settings = settings
+        .masters(&orders.masters)
+        .old_masters(&orders.old_masters);
     let locks = settings.build()?;
     if orders.quarantine == Quarantine::Observed {
         // From then on, the client notices when a master has forgotten its locks.

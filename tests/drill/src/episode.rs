@@ -134,7 +134,7 @@ impl Setting {
                     false => None,
                 },
                 masters,
-                leaving: Vec::new(),
+                old_masters: Vec::new(),
                 seed: episode.seed.wrapping_add(place as u64),
             })
         };

@@ -10,7 +10,7 @@ use crate::support::{Ended, Running, at, configure, each, ended, run, urls, with
 /// Returns the program with `new` masters, which leaves the `old` ones.
 fn joint(new: &[Server], old: &[Server], words: &str) -> Command {
     let mut command = with(new, words);
-    command.env("QUORLOCK_LEAVING", urls(old));
+    command.env("QUORLOCK_OLD_MASTERS", urls(old));
     command
 }
 
@@ -21,7 +21,7 @@ fn run_joint(new: &[Server], old: &[Server], words: &str) -> Ended {
 
 #[test]
 fn a_lock_needs_a_majority_of_each_list() {
-    for list in ["masters", "leaving masters"] {
+    for list in ["masters", "old masters"] {
         let (mut new, mut old) = (masters(3), masters(3));
         run_joint(&new, &old, "run a -- true").is(0);
         // Each program that knows one of the lists excludes one that knows both.
@@ -64,7 +64,7 @@ fn the_status_and_the_doctor_show_the_lists() {
         let masters = masters.map(address);
         value!({"list": name, "quorum": 2, "masters": masters})
     };
-    let lists = value!([list("masters", [1, 2, 3]), list("leaving", [1, 2, 0])]);
+    let lists = value!([list("masters", [1, 2, 3]), list("old_masters", [1, 2, 0])]);
     let shown = run_joint(new, old, "status job --json").json();
     assert_eq!(shown["lists"], lists);
     let masters = shown["locks"][0]["masters"].as_array().unwrap().iter();
@@ -81,7 +81,7 @@ fn one_list_is_not_shown() {
         // The same list in another order is no change.
         let turned: Vec<_> = masters.iter().rev().map(Server::url).collect();
         let mut command = with(&masters, words);
-        let ended = ended(command.env("QUORLOCK_LEAVING", turned.join(",")));
+        let ended = ended(command.env("QUORLOCK_OLD_MASTERS", turned.join(",")));
         let ended = ended.hides("CHANGE").hides("stays");
         ended.hides("membership").hides("lists");
     }
@@ -93,7 +93,7 @@ fn without_a_majority_of_a_list_nothing_is_known_or_broken() {
     write_mutex(&new, "job", "t");
     write_mutex(&old, "job", "t");
     old[..2].iter_mut().for_each(Server::kill);
-    let few = "only 1 of 3 leaving masters (need 2) answered";
+    let few = "only 1 of 3 old masters (need 2) answered";
     let ended = run_joint(&new, &old, "status job").is(69);
     ended.begins(&format!("job  unknown: {few}\n"));
     let ended = run_joint(&new, &old, "break -y job").is(69);
@@ -119,7 +119,7 @@ fn a_break_needs_a_majority_of_each_list() {
     // The dead master could help.
     run_joint(&new, &old, "break -y job")
         .is(69)
-        .says("is not broken: only 1 of 3 leaving masters (need 2) confirmed; ");
+        .says("is not broken: only 1 of 3 old masters (need 2) confirmed; ");
     each(&old[..1], "DEL job");
     write_mutex(&old[..1], "job", "t");
     run_joint(&new, &old, "break -y job").is(0);
@@ -129,7 +129,7 @@ fn a_break_needs_a_majority_of_each_list() {
 fn the_verdict_says_which_list_lacks_masters() {
     let (new, old) = (masters(3), masters(3));
     let cannot = "job  free, but nobody can lock it:";
-    let lacking = "only 0 of 3 masters (need 2) and 0 of 3 leaving masters (need 2) can vote";
+    let lacking = "only 0 of 3 masters (need 2) and 0 of 3 old masters (need 2) can vote";
     let ended = run_joint(&new, &old, "--strict status job").is(69);
     ended.begins(&format!("{cannot} {lacking}\n"));
     let text = format!("{lacking}; masters that may have forgotten locks have no vote for ");
@@ -139,7 +139,7 @@ fn the_verdict_says_which_list_lacks_masters() {
     }
 
     let (new, mut old) = (masters(3), masters(3));
-    let lacking = "only 1 of 3 leaving masters (need 2)";
+    let lacking = "only 1 of 3 old masters (need 2)";
     run_joint(&new, &old, "status job").is(0); // writes the keys of the guard
     each(&old[..2], "CONFIG SET maxmemory 1");
     let ended = run_joint(&new, &old, "status job").is(69);
@@ -154,14 +154,14 @@ fn the_verdict_says_which_list_lacks_masters() {
 }
 
 #[test]
-fn leaving_masters_come_from_where_the_masters_come_from() {
+fn old_masters_come_from_where_the_masters_come_from() {
     let (new, old, others) = (masters(1), masters(1), masters(1));
     let folder = new[0].directory();
     let (ours, theirs) = (new[0].url(), old[0].url());
-    configure(folder, &[&ours], &format!("leaving = [{theirs:?}]"));
+    configure(folder, &[&ours], &format!("old_masters = [{theirs:?}]"));
     let leaves = |variables: [&str; 2], arguments: &[&str]| -> Vec<String> {
         let mut command = at(folder, "status job --json");
-        let names = ["QUORLOCK_MASTERS", "QUORLOCK_LEAVING"];
+        let names = ["QUORLOCK_MASTERS", "QUORLOCK_OLD_MASTERS"];
         command
             .args(arguments)
             .envs(names.into_iter().zip(variables));
@@ -172,13 +172,16 @@ fn leaving_masters_come_from_where_the_masters_come_from() {
     let address = |masters: &[Server]| [format!("127.0.0.1:{}", masters[0].port())];
     let other = others[0].url();
     assert_eq!(leaves(["", ""], &[]), address(&old));
-    assert_eq!(leaves(["", ""], &["--leaving", &other]), address(&others));
-    assert!(leaves(["", ""], &["--leaving", ""]).is_empty());
+    assert_eq!(
+        leaves(["", ""], &["--old-masters", &other]),
+        address(&others)
+    );
+    assert!(leaves(["", ""], &["--old-masters", ""]).is_empty());
     assert!(leaves([&ours, ""], &[]).is_empty());
     assert_eq!(leaves([&ours, &other], &[]), address(&others));
     let masters = ["--master", &ours];
     assert_eq!(leaves(["", &other], &masters), address(&others));
-    let both = ["--master", &ours, "--leaving", &theirs];
+    let both = ["--master", &ours, "--old-masters", &theirs];
     assert_eq!(leaves([&other, &other], &both), address(&old));
 }
 
@@ -196,7 +199,7 @@ fn the_password_is_for_both_lists() {
 }
 
 #[test]
-fn bad_leaving_masters_are_refused_before_anything_is_sent() {
+fn bad_old_masters_are_refused_before_anything_is_sent() {
     let masters = masters(2);
     let greeted = || -> u64 {
         let calls = |master: &Server| master.calls(|name| name.starts_with("hello"));
@@ -204,23 +207,23 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
     };
     let folder = masters[0].directory();
     let [new, old] = [0, 1].map(|at| masters[at].url());
-    let twice = "leaving masters 1 and 3 are the same server, 127.0.0.1:";
-    for (leaving, expected, by_variable) in [
+    let twice = "old masters 1 and 3 are the same server, 127.0.0.1:";
+    for (old_masters, expected, by_variable) in [
         (
             vec![&*old, "redis://:hunter2@a:x"],
-            "leaving master 2: ",
-            "the variable QUORLOCK_LEAVING is wrong: master 2: ",
+            "old master 2: ",
+            "the variable QUORLOCK_OLD_MASTERS is wrong: master 2: ",
         ),
         (
             vec!["hunter2"],
-            "leaving master 1: ",
-            "the variable QUORLOCK_LEAVING is wrong: master 1: ",
+            "old master 1: ",
+            "the variable QUORLOCK_OLD_MASTERS is wrong: master 1: ",
         ),
         (vec![&old, "redis://127.0.0.1:1", &old], twice, twice),
     ] {
-        configure(folder, &[&new], &format!("leaving = {leaving:?}"));
-        let list = leaving.join(",");
-        let by_option = format!("--leaving {list} status job");
+        configure(folder, &[&new], &format!("old_masters = {old_masters:?}"));
+        let list = old_masters.join(",");
+        let by_option = format!("--old-masters {list} status job");
         let in_file = format!("the set \"cron\": {expected}");
         for (masters, list, words, expected) in [
             (&*new, &*list, "status job", by_variable),
@@ -229,7 +232,7 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
         ] {
             let mut command = at(folder, words);
             command.env("QUORLOCK_MASTERS", masters);
-            ended(command.env("QUORLOCK_LEAVING", list))
+            ended(command.env("QUORLOCK_OLD_MASTERS", list))
                 .gives(78, "")
                 .first_says(&format!("quorlock: {expected}"))
                 .omits("hunter2");
@@ -242,11 +245,11 @@ fn bad_leaving_masters_are_refused_before_anything_is_sent() {
 
 /// Programs with the old list, and programs with both, have the same locks.
 #[test]
-fn leaving_masters_belong_to_the_set() {
+fn old_masters_belong_to_the_set() {
     let (new, old) = (masters(1), masters(1));
     let folder = new[0].directory();
     let (ours, theirs) = (new[0].url(), old[0].url());
-    let joint = format!("leaving = [{theirs:?}]\n");
+    let joint = format!("old_masters = [{theirs:?}]\n");
     let strict = "strict = true\n";
     let both = format!("{joint}[set.b]\nmasters = [{theirs:?}]\n{strict}");
     let differ = "in the sets \"b\" and \"cron\", which differ in strict, ";
@@ -259,7 +262,7 @@ fn leaving_masters_belong_to_the_set() {
         configure(folder, &[in_file], &more);
         let mut command = at(folder, "status job");
         command.env("QUORLOCK_MASTERS", list[0]);
-        ended(command.env("QUORLOCK_LEAVING", list[1]))
+        ended(command.env("QUORLOCK_OLD_MASTERS", list[1]))
             .is(78)
             .says(says);
     }

@@ -15,7 +15,7 @@ fn masters<const N: usize>() -> [MemoryMaster; N] {
 }
 
 fn joint(new: &[MemoryMaster], old: &[MemoryMaster]) -> Coordinator {
-    let builder = Coordinator::builder().masters(new).leaving(old);
+    let builder = Coordinator::builder().masters(new).old_masters(old);
     builder.build().unwrap()
 }
 
@@ -42,14 +42,14 @@ async fn a_lock_needs_a_majority_of_each_list() {
     let guard = locks.mutex("r").acquire().await.unwrap();
     let granted = guard.all_votes().await;
     let granted = granted.tally(|row| row.vote == Some(&Vote::Grant));
-    let expected = ["3 of 3 masters (need 2)", "3 of 3 leaving masters (need 2)"];
+    let expected = ["3 of 3 masters (need 2)", "3 of 3 old masters (need 2)"];
     assert_eq!(
         granted.iter().map(Tally::to_string).collect::<Vec<_>>(),
         expected
     );
     guard.release().await.unwrap();
 
-    for (down, lacking) in [(&new, MasterList::Masters), (&old, MasterList::Leaving)] {
+    for (down, lacking) in [(&new, MasterList::Masters), (&old, MasterList::Old)] {
         inject(&down[..2], Fault::Down);
         sleep(seconds(1)).await;
         let tallies = locks.tally(MasterHealth::can_vote);
@@ -132,7 +132,10 @@ async fn the_lists_are_checked() {
     assert_eq!(joint(&old, &[]).tally(|_| true).len(), 1);
 
     let twice = [&old[0], &old[1], &old[0]];
-    let error = Coordinator::builder().masters(&new).leaving(twice).build();
+    let error = Coordinator::builder()
+        .masters(&new)
+        .old_masters(twice)
+        .build();
     assert!(
         matches!(
             error,
@@ -145,12 +148,15 @@ async fn the_lists_are_checked() {
         "{error:?}"
     );
     let none: [MemoryMaster; 0] = [];
-    let error = Coordinator::builder().masters(&none).leaving(&old).build();
+    let error = Coordinator::builder()
+        .masters(&none)
+        .old_masters(&old)
+        .build();
     assert!(matches!(error, Err(ConfigError::NoMasters)), "{error:?}");
     let many = [masters::<33>(), masters::<33>()];
     let error = Coordinator::builder()
         .masters(&many[0])
-        .leaving(&many[1])
+        .old_masters(&many[1])
         .build();
     assert!(
         matches!(
@@ -173,7 +179,7 @@ async fn a_change_has_lists_of_its_own_and_the_usual_quarantine() {
 #[tokio::test]
 async fn a_server_cannot_take_the_place_of_itself_with_another_database() {
     let urls = |database| ["a", "b", "c"].map(|host| format!("redis://{host}:1/{database}"));
-    let builder = Coordinator::builder().masters(urls(1)).leaving(urls(0));
+    let builder = Coordinator::builder().masters(urls(1)).old_masters(urls(0));
     let error = builder.build().unwrap_err();
     let is_other = matches!(
         error,
