@@ -13,7 +13,7 @@
 
 use std::{error::Error, process::ExitCode, time::Duration};
 
-use quorlock::{Coordinator, Guard, Renewal};
+use quorlock::{Coordinator, FencedGuard, Renewal};
 use testkit::server::{self, Server};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -65,21 +65,22 @@ async fn both_ways() -> Result<()> {
     Ok(())
 }
 
-/// Runs both holders, and returns the final balance.
+/// Runs both holders, and returns the final balance. They show their tokens to the store if
+/// `is_fenced`.
 async fn late_write(is_fenced: bool, masters: &[Server], store: &Server) -> Result<String> {
     store.command(&["FLUSHALL"]);
     store.command(&["SET", VALUE, "100"]);
     // Each holder has a coordinator of its own, as if it were a process of its own.
-    let first = acquire(masters, is_fenced).await?;
-    let late = Account::of(&first, store);
+    let first = acquire(masters).await?;
+    let late = Account::of(&first, store, is_fenced);
     let balance: u64 = late.read()?.parse()?;
     println!("first holder      {}reads {balance}", late.token());
     first.ensure_held()?;
     println!("                  holds the lock, is about to write, and stands still");
 
     // Nothing between the check of the lock and the write can prevent this.
-    let second = acquire(masters, is_fenced).await?;
-    let account = Account::of(&second, store);
+    let second = acquire(masters).await?;
+    let account = Account::of(&second, store, is_fenced);
     let newer: u64 = account.read()?.parse()?;
     println!("second holder     {}reads {newer}", account.token());
     println!("                  writes {}", account.write(newer + 5)?);
@@ -94,17 +95,14 @@ async fn late_write(is_fenced: bool, masters: &[Server], store: &Server) -> Resu
 }
 
 /// Acquires the lock of the account. Nothing renews it, as if the holder were stopped.
-async fn acquire(masters: &[Server], is_fenced: bool) -> Result<Guard> {
+async fn acquire(masters: &[Server]) -> Result<FencedGuard> {
     let locks = Coordinator::builder()
         .masters(masters.iter().map(Server::url))
         // Five times the default for near masters, so that the example works on a busy machine.
         .node_timeout(Duration::from_millis(250))
         .build()?;
-    let mut lock = locks.mutex("account").ttl(TTL).renewal(Renewal::Off);
-    if is_fenced {
-        lock = lock.fenced();
-    }
-    Ok(lock.acquire_within(10 * TTL).await?)
+    let lock = locks.mutex("account").ttl(TTL).renewal(Renewal::Off);
+    Ok(lock.fenced().acquire_within(10 * TTL).await?)
 }
 
 /// The access of one holder to the data that the lock protects.
@@ -115,8 +113,8 @@ struct Account<'a> {
 }
 
 impl<'a> Account<'a> {
-    fn of(guard: &Guard, store: &'a Server) -> Self {
-        let token = guard.fencing_token().map_or(0, u64::from);
+    fn of(guard: &FencedGuard, store: &'a Server, is_fenced: bool) -> Self {
+        let token = if is_fenced { guard.token().into() } else { 0 };
         Self { store, token }
     }
 

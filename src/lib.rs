@@ -11,8 +11,8 @@
 //! let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
 //!
 //! let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
-//! // Work. The guard is renewed in the background. `guard.lost()` resolves if the lock is lost.
-//! assert!(guard.remaining() > Duration::from_secs(9)); // the default TTL is 10 s
+//! let work = async { /* meanwhile, the guard is renewed in the background */ };
+//! guard.run(work).await?; // a loss stops the work, because another program may hold the lock then
 //! drop(guard); // releases the lock
 //! locks.close().await; // waits until all releases have arrived
 //! # Ok(()) }
@@ -140,7 +140,7 @@ pub use crate::{
         coordinator::Coordinator,
         fence::{Fence, FencingToken},
         groups::{Groups, group::Group},
-        guard::Guard,
+        guard::{AnyGuard, FencedGuard, Guard, ReadGuard},
         lock::{Lock, Owner, shared::ReadWriteLock},
     },
     master::MasterSpec,
@@ -236,8 +236,7 @@ macro_rules! page {
             "[why it holds]: crate::docs::algorithm#why-it-holds\n",
             "[`Reason::NotFenced`]: crate::Reason::NotFenced\n",
             "[`Fence`]: crate::Fence\n",
-            "[`Guard::fencing_token`]: crate::Guard::fencing_token\n",
-            "[`Guard::rounds`]: crate::Guard::rounds\n",
+            "[`FencedGuard::token`]: crate::FencedGuard::token\n",
             "[`Lock::fenced`]: crate::Lock::fenced\n",
             "[`Quarantine`]: crate::Quarantine\n\n",
             include_str!($file)

@@ -15,10 +15,10 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence, FencingToken,
-    Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError, LostReason,
-    MasterSpec, Owner, Quarantine, ReadWriteLock, Reason, Renewal, RunError, SharedSettings,
-    TooFewMasters,
+    AcquireError, AnyGuard, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence,
+    FencedGuard, FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState,
+    LostError, LostReason, MasterSpec, Owner, Quarantine, ReadGuard, ReadWriteLock, Reason,
+    Renewal, RunError, SharedSettings, TooFewMasters,
     health::{MasterHealth, MasterState, Membership},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
@@ -54,16 +54,18 @@ fn public_types_have_their_auto_traits() {
         ExtendError: Error Clone;
         Failure: Clone Eq;
         Fence: Default;
+        FencedGuard: AnyGuard;
         FencingToken: Clone Copy Eq Ord Hash;
         Group: Clone;
         Groups: Clone;
-        Guard:;
+        Guard: AnyGuard;
         Holder: Clone Eq;
         AskError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
         ListsId: Clone Copy Eq Hash;
         Lock: Clone;
+        ReadGuard: AnyGuard;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
         MasterHealth: Clone Eq;
@@ -90,6 +92,7 @@ fn public_types_have_their_auto_traits() {
     // One task reads and writes a stream. It is not `Sync`, like the streams that it may be.
     is_send(&None::<MasterStream>);
     seen.insert("MasterStream");
+    seen.insert("AnyGuard"); // a trait: the bound of the guards above
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use humantime::format_duration;
-use quorlock::{AcquireError, Coordinator, ExtendError, Guard, Reason, votes::Votes};
+use quorlock::{AcquireError, Coordinator, ExtendError, FencingToken, Guard, Reason, votes::Votes};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -19,13 +19,14 @@ use crate::{
     output::complain,
     times::brief,
     waiting::tell,
-    wanted::{Wanted, name_of, quoted},
+    wanted::{Acquired, Wanted, name_of, quoted},
     words::ADVICE,
 };
 
 /// A lock that is held.
 pub(crate) struct Held {
     pub(crate) guard: Guard,
+    pub(crate) token: Option<FencingToken>,
     /// The end of the time of `--max-hold`.
     pub(crate) until: Option<Instant>,
     /// The end of the time of `--min-hold`.
@@ -135,16 +136,12 @@ pub(crate) async fn ask(
         hopeless = tell(&wanted, asking, common) => Err(hopeless),
     };
     match asked {
-        Ok(Ok(guard)) => {
-            if common.is_verbose() || wanted.has_news.get() {
-                let (names, time) = (wanted.quoted(), brief(start.elapsed()));
-                let votes = common.is_verbose().then(|| table(&guard.votes()));
-                let votes = votes.unwrap_or_default();
-                complain(format_args!("got {names} after {time}\n{votes}"));
-            }
+        Ok(Ok((guard, token))) => {
+            say_got(&wanted, &guard, start.elapsed(), common);
             let after = |time| Instant::now() + time;
             Ok(Asked::Held(Held {
                 guard,
+                token,
                 until: asking.max_hold.map(after),
                 keep_until: asking.min_hold.map(after),
                 is_quiet: asking.quiet,
@@ -171,7 +168,19 @@ pub(crate) async fn ask(
     }
 }
 
-async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
+/// Says that the lock was acquired, if a person wants to know or has read of the wait.
+fn say_got(wanted: &Wanted<'_>, guard: &Guard, waited: Duration, common: &Common) {
+    let votes = common.is_verbose().then(|| table(&guard.votes()));
+    if votes.is_some() || wanted.has_news.get() {
+        let (names, time, votes) = (wanted.quoted(), brief(waited), votes.unwrap_or_default());
+        complain(format_args!("got {names} after {time}\n{votes}"));
+    }
+}
+
+async fn acquire(
+    wanted: &Wanted<'_>,
+    asking: &Asking,
+) -> Result<(Guard, Option<FencingToken>), Failure> {
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
         let ready = wanted.locks.ready(limit).await;
@@ -269,7 +278,7 @@ async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
 
 /// Waits for the lock. Masters that deny it to the user end the wait, because it would change
 /// nothing.
-async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Acquired {
     let (start, lock) = (Instant::now(), &wanted.lock);
     let mut acquired = lock.try_acquire().await;
     let outage = acquired.as_ref().err();
@@ -280,7 +289,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
         && let Some(outage @ Outage::TooFew { .. }) = outage_in(wanted, error)
     {
         wanted.outage.replace(Some(outage));
-        acquired = lock.acquire_within(LOOK_INTERVAL).await;
+        acquired = lock.acquire(Some(LOOK_INTERVAL)).await;
     }
     wanted.outage.take();
     if let Err(error) = &acquired
@@ -291,11 +300,10 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     match (&acquired, limit) {
         (Ok(_), _) => acquired,
         (Err(error), _) if is_refused(wanted, error) => acquired,
-        (Err(_), Some(limit)) => {
-            let left = limit.saturating_sub(start.elapsed());
-            lock.acquire_within(left).await
+        (Err(_), limit) => {
+            let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
+            lock.acquire(left).await
         }
-        (Err(_), None) => lock.acquire().await,
     }
 }
 
@@ -321,7 +329,7 @@ fn is_refused(wanted: &Wanted<'_>, error: &AcquireError) -> bool {
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
-async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, AcquireError> {
+async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Acquired {
     let (start, mut asked) = (Instant::now(), 0_u32);
     let ttl = asking.ttl.unwrap_or_else(|| wanted.locks.ttl());
     loop {

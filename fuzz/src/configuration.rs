@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{
-    __internals::is_reentrant, Builder, Coordinator, Lock, LockState, MemoryMaster, Quarantine,
-    Reason, Renewal,
+    __internals::{is_reentrant, plain},
+    Builder, Coordinator, Lock, LockState, MemoryMaster, Quarantine, Reason, Renewal,
 };
 use tokio::time::{Instant, sleep};
 
@@ -191,6 +191,10 @@ impl Settings {
         if let Some(renewal) = self.renewal {
             lock = lock.renewal(renewal.renewal());
         }
-        if self.is_fenced { lock.fenced() } else { lock }
+        if self.is_fenced {
+            plain(lock.fenced())
+        } else {
+            lock
+        }
     }
 }

@@ -3,7 +3,10 @@
 use std::{fmt::Debug, future::Future, time::Duration};
 
 use arbitrary::{Arbitrary, Unstructured};
-use quorlock::{__internals::KINDS, Coordinator, Guard, Kind, Lock, Owner, Quarantine};
+use quorlock::{
+    __internals::{KINDS, plain},
+    Coordinator, Guard, Kind, Lock, Owner, Quarantine,
+};
 use tokio::time::{Instant, sleep, timeout};
 
 /// One call.
@@ -74,7 +77,11 @@ impl Name {
     pub(crate) fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
         let name = format!("n{}", self.number % 3);
         let lock = locks.of_kind(self.kind.0, name, owner);
-        if self.is_fenced { lock.fenced() } else { lock }
+        if self.is_fenced {
+            plain(lock.fenced())
+        } else {
+            lock
+        }
     }
 }
 

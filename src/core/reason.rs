@@ -82,9 +82,6 @@ pub enum Reason {
     /// queues is refused for this reason: a fair or a read-write lock, or a semaphore.
     Queued,
 
-    /// A reader asked for a fencing token, but only writers get tokens. Nothing was sent.
-    ReaderToken,
-
     /// The vote was split: no client got a majority, or the lock was released during the attempt.
     Split,
 
@@ -129,7 +126,7 @@ impl Reason {
     pub(crate) fn word(&self) -> Option<&'static str> {
         match self {
             Self::Closed => Some("closed"),
-            Self::Config(_) | Self::NotFenced | Self::ReaderToken | Self::Upgrade => None,
+            Self::Config(_) | Self::NotFenced | Self::Upgrade => None,
             Self::Denied { .. } | Self::NoQuorum => Some("no_quorum"),
             Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split => Some("contended"),
             Self::OtherKind => Some("other_kind"),
@@ -172,9 +169,6 @@ impl fmt::Display for Reason {
                 );
             }
             Self::Queued => "other waiters come first",
-            Self::ReaderToken => {
-                "a reader has no fencing token, because it writes nothing: ask for a token to write"
-            }
             Self::Split => "the vote was split",
             Self::TooSlow { elapsed } => {
                 return write!(f, "a majority took {elapsed:.1?} to grant it");
@@ -209,7 +203,6 @@ mod tests {
                 "quarantined",
             ),
             (Reason::Queued, "busy", "contended"),
-            (Reason::ReaderToken, "mistake", ""),
             (Reason::Split, "busy", "contended"),
             (
                 Reason::TooSlow { elapsed: remaining },

@@ -66,10 +66,10 @@ mod tests {
     use parking_lot::Mutex;
     use tokio::task::JoinSet;
 
-    use crate::{Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, clock};
+    use crate::{Coordinator, Fault, FencedGuard, Kind, Lock, MemoryMaster, clock};
 
     const HOUR: i64 = 3_600_000_000;
-    fn lock(kind: Kind, locks: &Coordinator) -> Lock {
+    fn lock(kind: Kind, locks: &Coordinator) -> Lock<FencedGuard> {
         locks.of_kind(kind, "r", &locks.owner()).fenced()
     }
 
@@ -100,7 +100,7 @@ mod tests {
                 let mut last = 0;
                 for (locks, rounds) in [&off, &right, &off].into_iter().zip(rounds) {
                     let guard = lock(kind, locks).acquire().await.unwrap();
-                    let token = u64::from(guard.fencing_token().unwrap());
+                    let token = u64::from(guard.token());
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
                     // After a step of an hour, a waiter in a queue starts again with another
                     // ticket. The count of rounds starts again, too.
@@ -157,7 +157,7 @@ mod tests {
             let guard = lock(kind, &right).acquire().await.unwrap();
             assert_eq!(guard.rounds(), 1, "{kind}");
             tokio::time::sleep(Duration::from_millis(1)).await;
-            assert!(u64::from(guard.fencing_token().unwrap()) <= clock::wall_micros());
+            assert!(u64::from(guard.token()) <= clock::wall_micros());
         }
     }
 
@@ -237,7 +237,7 @@ mod tests {
                     masters[turn % 3].set_clock(if turn < 6 { ahead } else { 0 }, 0);
                     masters[(turn + 2) % 3].set_clock(0, 0);
                     let guard = lock(kind, &locks).acquire().await.unwrap();
-                    let token = u64::from(guard.fencing_token().unwrap());
+                    let token = u64::from(guard.token());
                     assert!(token > last, "{kind} {ahead}: {token} after {last}");
                     last = token;
                     guard.release().await.unwrap();
@@ -259,7 +259,7 @@ mod tests {
                     }
                 }
                 let guard = lock(kind, &locks).acquire().await.unwrap();
-                let token = u64::from(guard.fencing_token().unwrap());
+                let token = u64::from(guard.token());
                 assert!(token > last, "{kind} {turn}: {token} after {last}");
                 last = token;
                 guard.release().await.unwrap();
@@ -295,8 +295,8 @@ mod tests {
     }
 
     impl Seen {
-        fn note(&self, guard: &Guard, before: u64) {
-            let token = u64::from(guard.fencing_token().unwrap());
+        fn note(&self, guard: &FencedGuard, before: u64) {
+            let token = u64::from(guard.token());
             assert!(token > before, "{token} after {before}");
             self.largest.fetch_max(token, Ordering::SeqCst);
             assert!(self.all.lock().insert(token), "{token} twice");

@@ -10,7 +10,10 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{__internals::KINDS, Coordinator, MasterSpec, Quarantine, Reason};
+use quorlock::{
+    __internals::{KINDS, plain},
+    Coordinator, MasterSpec, Quarantine, Reason,
+};
 use quorlock_check::{Shared, check};
 use testkit::hostile::{
     answers::{honest, subscription},
@@ -184,7 +187,7 @@ async fn assert_calls_return(locks: &Coordinator) {
     for round in 0..3 {
         let of_each_kind = KINDS.map(|kind| {
             let lock = |fenced| locks.of_kind(kind, format!("{fenced}{kind}"), &owner);
-            [lock(""), lock("fenced ").fenced()]
+            [lock(""), plain(lock("fenced ").fenced())]
         });
         for lock in of_each_kind.as_flattened() {
             let what = |verb| format!("{verb} ({lock:?}), round {round}");

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Fault, Lock, MemoryMaster};
+use quorlock::{Coordinator, Fault, FencedGuard, Lock, MemoryMaster};
 use testkit::random::Random;
 use tokio::{
     task::JoinHandle,
@@ -75,7 +75,7 @@ async fn run(crowd: Crowd) -> Seen {
     let is_over = Arc::new(AtomicBool::new(false));
     jitter(&masters, &is_over);
     let end = Instant::now() + seconds(3);
-    let client = async |lock: Lock, mut random: Random| {
+    let client = async |lock: Lock<FencedGuard>, mut random: Random| {
         let mut seen = Seen {
             waits: Vec::new(),
             failures: 0,

@@ -5,7 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 #[cfg(feature = "serde")]
 use quorlock::FencingToken;
-use quorlock::{Coordinator, Fault, Guard, Kind, Lock, Reason};
+use quorlock::{
+    __internals::fencing_token_of, Coordinator, Fault, FencedGuard, Kind, Lock, Reason,
+};
 use tokio::time::sleep;
 
 use crate::world::{KINDS, World, delay, lock, millis, said, seconds, timed};
@@ -49,14 +51,14 @@ async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
         ] {
             let world = World::new(5).await;
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-            let counter = u64::from(guard.fencing_token().unwrap()) + by;
+            let counter = u64::from(guard.token()) + by;
             guard.release().await.unwrap();
             for master in &world.masters[..ahead] {
                 master.set(COUNTER, counter.to_string(), None);
             }
             let guard = fenced(kind, &world.locks).acquire().await.unwrap();
             assert_eq!(guard.rounds(), rounds, "{kind} {ahead}: {}", guard.votes());
-            let token = u64::from(guard.fencing_token().unwrap());
+            let token = u64::from(guard.token());
             // Several may win a semaphore, so each offers a bit more than the least candidate.
             let most = if kind == Kind::Semaphore && by < 1_000_000 {
                 4_096
@@ -74,16 +76,16 @@ async fn extension_renewal_and_healing_keep_the_token() {
     for kind in KINDS {
         let world = World::new(3).await;
         let guard = fenced(kind, &world.locks).acquire().await.unwrap();
-        let token = guard.fencing_token();
+        let token = guard.token();
         guard.extend(seconds(20)).await.unwrap();
-        assert_eq!(guard.fencing_token(), token);
+        assert_eq!(guard.token(), token);
         for master in &world.masters {
             master.forget();
             sleep(seconds(30)).await; // several renewals
-            assert_eq!(guard.fencing_token(), token);
+            assert_eq!(guard.token(), token);
             assert_eq!(said(&guard.all_votes().await), ["granted"; 3]);
             let counter = master.get(COUNTER).unwrap();
-            assert_eq!(counter.parse().ok().map(u64::into), token, "{kind}");
+            assert_eq!(counter.parse(), Ok(u64::from(token)), "{kind}");
         }
         guard.release().await.unwrap();
     }
@@ -98,14 +100,14 @@ async fn a_reentry_has_the_token_of_the_lock() {
         let lock = plain.clone().fenced();
         let outer = lock.acquire().await.unwrap();
         let inner = [
-            lock.try_acquire().await.unwrap(),
-            lock.acquire().await.unwrap(),
+            lock.try_acquire().await.unwrap().into(),
+            lock.acquire().await.unwrap().into(),
             plain.acquire().await.unwrap(),
         ];
         for guard in &inner {
-            assert_eq!(guard.fencing_token(), outer.fencing_token());
+            assert_eq!(fencing_token_of(guard, guard.name()), Some(outer.token()));
         }
-        let last = u64::from(outer.fencing_token().unwrap());
+        let last = u64::from(outer.token());
         for guard in inner {
             guard.release().await.unwrap();
         }
@@ -138,7 +140,10 @@ async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
             );
         }
         assert_eq!(world.commands(), commands);
-        assert_eq!((guard.depth(), guard.fencing_token()), (1, None));
+        assert_eq!(
+            (guard.depth(), fencing_token_of(&guard, guard.name())),
+            (1, None)
+        );
         assert!(guard.is_valid());
         guard.release().await.unwrap();
         larger(&lock.acquire().await.unwrap(), 0, "the lock was free");
@@ -190,8 +195,8 @@ fn a_token_is_a_number_in_json() {
 
 /// Returns the token of `guard`, which must be larger than `last`.
 #[track_caller]
-fn larger(guard: &Guard, last: u64, when: &str) -> u64 {
-    let token = u64::from(guard.fencing_token().unwrap());
+fn larger(guard: &FencedGuard, last: u64, when: &str) -> u64 {
+    let token = u64::from(guard.token());
     assert!(token > last, "{when}: {token}, and {last} before");
     assert!(token < 1 << 53);
     token
@@ -202,6 +207,6 @@ fn plain(kind: Kind, locks: &Coordinator) -> Lock {
     lock(kind, locks, &locks.owner())
 }
 
-fn fenced(kind: Kind, locks: &Coordinator) -> Lock {
+fn fenced(kind: Kind, locks: &Coordinator) -> Lock<FencedGuard> {
     plain(kind, locks).fenced()
 }

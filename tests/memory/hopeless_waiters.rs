@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Fault, Kind, Lock, MemoryMaster, Quarantine, Reason, Renewal};
+use quorlock::{
+    __internals::{fencing_token_of, plain},
+    Coordinator, Fault, Kind, Lock, MemoryMaster, Quarantine, Reason, Renewal,
+};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::world::{KINDS, NAME, delay, masters, millis, own, seconds, timed};
@@ -129,7 +132,13 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
     for fault in [Fault::Down, Fault::Hang, delay(80)] {
         for is_fenced in [false, true] {
             let two = TwoClients::new().await;
-            let fenced = |lock: Lock| if is_fenced { lock.fenced() } else { lock };
+            let fenced = |lock: Lock| {
+                if is_fenced {
+                    plain(lock.fenced())
+                } else {
+                    lock
+                }
+            };
             let held = fenced(fair(&two.holder).ttl(seconds(600)).renewal(Renewal::Off))
                 .acquire()
                 .await
@@ -157,7 +166,7 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             held.release().await.unwrap();
             let (took, guard) = timed(task).await;
             assert!(took <= millis(20), "{took:?}");
-            assert_eq!(guard.unwrap().fencing_token().is_some(), is_fenced);
+            assert_eq!(fencing_token_of(&guard.unwrap(), NAME).is_some(), is_fenced);
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
-    __internals::is_reentrant, ConfigError, Coordinator, Fault, Kind, LockState, LostReason, Owner,
-    Reason, Renewal,
+    __internals::{is_reentrant, plain},
+    ConfigError, Coordinator, Fault, Kind, LockState, LostReason, Owner, Reason, Renewal,
 };
 use tokio::{
     task::LocalSet,
@@ -208,7 +208,10 @@ async fn an_owner_that_cannot_be_used_is_refused_before_anything_is_sent() {
         ),
         (locks.reentrant(NAME, &foreign), is_foreign.clone()),
         (locks.fair(NAME).owner(&foreign), is_foreign.clone()),
-        (locks.read_write(NAME).owner(&foreign).read(), is_foreign),
+        (
+            plain(locks.read_write(NAME).owner(&foreign).read()),
+            is_foreign,
+        ),
     ] {
         for refused in [
             lock.try_acquire().await,

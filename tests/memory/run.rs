@@ -137,6 +137,26 @@ async fn a_body_that_ends_well_but_too_late_is_no_success() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_guard_runs_work_until_the_lock_is_lost() {
+    let world = World::new(3).await;
+    let guard = world.locks.mutex(NAME).try_acquire().await.unwrap();
+    assert_eq!(guard.run(async { 42 }).await.unwrap(), 42);
+    let (flag, dropped) = flag();
+    let work = async {
+        let _flag = flag;
+        world.masters.iter().for_each(|master| master.delete(NAME));
+        pending::<()>().await;
+    };
+    let lost = guard.run(work).await.unwrap_err();
+    assert_eq!(lost.reason, LostReason::TakenAway);
+    assert!(dropped.load(Ordering::SeqCst));
+
+    let guard = world.lock().try_acquire().await.unwrap();
+    let lost = guard.run(start(pin!(advance(seconds(12))))).await;
+    assert_eq!(lost.unwrap_err().reason, LostReason::Expired);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_body_does_not_run_without_the_lock() {
     let world = World::new(3).await;
     world.locks.close().await;

@@ -329,16 +329,14 @@ async fn each_name_has_tokens_of_its_own() {
             .acquire()
             .await
             .unwrap();
-        for name in &names {
-            let token = guard.fencing_token_of(name).unwrap();
-            assert!(largest.insert(*name, token) < Some(token));
+        let tokens: Vec<_> = guard.tokens().collect();
+        assert_eq!(tokens[0], (guard.name(), guard.token()));
+        assert!(guard.names().eq(tokens.iter().map(|(name, _)| *name)));
+        for (name, token) in tokens {
+            assert!(largest.insert(name.to_owned(), token) < Some(token));
         }
-        assert_eq!(guard.fencing_token().is_some(), names.len() == 1);
-        assert_eq!(guard.fencing_token_of("d"), None);
         guard.release().await.unwrap();
     }
-    let guard = world.locks.mutex_all(["a", "b"]).acquire().await.unwrap();
-    assert_eq!(guard.fencing_token_of("a"), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,8 @@ use std::{
 };
 
 use quorlock::{
-    __internals::is_reentrant, Coordinator, Fault, Kind, Lock, MemoryMaster, Owner, Reason,
+    __internals::{is_reentrant, plain},
+    Coordinator, Fault, Kind, Lock, MemoryMaster, Owner, Reason,
 };
 use testkit::{polled::polled, random::Random};
 use tokio::{
@@ -47,7 +48,7 @@ fn lock(locks: &Coordinator, owner: &Owner, number: usize) -> Lock {
     if number < KINDS.len() {
         lock
     } else {
-        lock.fenced()
+        plain(lock.fenced())
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, Lock, Owner, Reason, Renewal};
+use quorlock::{__internals as internals, Coordinator, Lock, Owner, Reason, Renewal};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -29,7 +29,13 @@ async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
     for (kind, is_fenced) in plain.clone().chain(plain.map(|(kind, _)| (kind, true))) {
         let world = World::new(3).await;
         let owner = world.locks.owner();
-        let fenced = |lock: Lock| if is_fenced { lock.fenced() } else { lock };
+        let fenced = |lock: Lock| {
+            if is_fenced {
+                internals::plain(lock.fenced())
+            } else {
+                lock
+            }
+        };
         let first = fenced(kind(&world.locks, &owner));
         let mut first = Box::pin(first.acquire());
         start(first.as_mut()).await;

@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use quorlock::{Coordinator, Fault, Guard, Kind, MemoryMaster, Reason, Renewal};
+use quorlock::{
+    __internals::plain, Coordinator, Fault, Guard, Kind, MemoryMaster, Reason, Renewal,
+};
 use tokio::{
     task::{JoinHandle, JoinSet},
     time::{Instant, sleep, sleep_until, timeout},
@@ -529,7 +531,7 @@ async fn the_next_waiter_is_ready_when_the_first_gives_up() {
                 let (owner, limit) = (locks.owner(), millis(within));
                 let lock = match kind {
                     Kind::Fair => locks.fair(NAME).owner(&owner),
-                    Kind::ReadWrite if reads => locks.read_write(NAME).owner(&owner).read(),
+                    Kind::ReadWrite if reads => plain(locks.read_write(NAME).owner(&owner).read()),
                     Kind::ReadWrite => locks.read_write(NAME).owner(&owner).write(),
                     _ => locks.semaphore(NAME, 1),
                 };

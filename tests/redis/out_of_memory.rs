@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use quorlock::{__internals::is_reentrant, Reason, Renewal};
+use quorlock::{
+    __internals::{is_reentrant, plain},
+    Reason, Renewal,
+};
 
 use crate::common::*;
 
@@ -21,7 +24,11 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
         for (kind, is_fenced) in KINDS.into_iter().flat_map(with_fencing) {
             let locks = coordinator(patient(), &masters);
             let lock = locks.of_kind(kind, "r", &locks.owner());
-            let lock = if is_fenced { lock.fenced() } else { lock };
+            let lock = if is_fenced {
+                plain(lock.fenced())
+            } else {
+                lock
+            };
             let lock = lock.ttl(Duration::from_secs(30)).renewal(Renewal::Off);
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.all_votes().await.granted_count(), 3);

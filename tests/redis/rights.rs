@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quorlock::{
-    __internals::{has_queue, has_readers, is_reentrant},
+    __internals::{has_queue, has_readers, is_reentrant, plain},
     AskError, Builder, Coordinator, Guard, Kind, Lock, Quarantine, Reason,
 };
 use quorlock_check::{Finding, Severity::Info};
@@ -87,14 +87,14 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     if has_readers(kind) && !is_fenced {
         every_access(&one, &other).await;
         // A reader and a writer exclude each other like two writers.
-        let reader = one.read_write("r").owner(&mine).read();
+        let reader = plain(one.read_write("r").owner(&mine).read());
         every_verb_of(masters, kind, reader, their_lock.clone()).await;
     }
     if kind == Kind::Semaphore {
         several_permits([&one, &other], is_fenced).await;
     }
     let (my_lock, their_lock) = if is_fenced {
-        (my_lock.fenced(), their_lock.fenced())
+        (plain(my_lock.fenced()), plain(their_lock.fenced()))
     } else {
         (my_lock, their_lock)
     };
@@ -138,7 +138,11 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
 async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
     let [one, other] = locks.map(|locks| {
         let lock = locks.semaphore("shared", 2);
-        if is_fenced { lock.fenced() } else { lock }
+        if is_fenced {
+            plain(lock.fenced())
+        } else {
+            lock
+        }
     });
     let broken = acquire_on_all(&one).await;
     let seen = one.inspect().await.unwrap();
@@ -338,7 +342,11 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
                     give(&masters, &rules);
                     let locks = coordinator(patient(), &masters);
                     let lock = locks.of_kind(kind, "r", &locks.owner());
-                    let lock = if is_fenced { lock.fenced() } else { lock };
+                    let lock = if is_fenced {
+                        plain(lock.fenced())
+                    } else {
+                        lock
+                    };
                     find_missing(&case, &right, &locks, &lock).await;
                     give(&masters, &["~*", "+@all"]);
                     for master in &masters {

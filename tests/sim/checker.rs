@@ -342,7 +342,8 @@ impl Checker {
         }
         self.locks[attempt.lock].released_at = None;
         let name = self.locks[attempt.lock].plan.name;
-        if let Some(token) = guard.fencing_token_of(name) {
+        let tokens = guard.fencing_tokens().filter(|(of, _)| *of == name);
+        for (_, token) in tokens {
             self.check_token(attempt, holder, token.into());
         }
         self.tenures.insert(
@@ -540,7 +541,7 @@ impl Checker {
     /// Checks that a free lock takes one round, or two with a fencing token. Called in calm runs
     /// only.
     fn check_rounds(&mut self, winner: &Contender, guard: &Guard) {
-        let most = 1 + u32::from(guard.fencing_token().is_some());
+        let most = 1 + u32::from(guard.fencing_tokens().next().is_some());
         if winner.is_alone && guard.rounds() > most {
             let text = format!("a free lock took {} rounds", guard.rounds());
             self.found.push((Rule::Rounds, text));
@@ -607,7 +608,7 @@ mod tests {
             plan.locks[0].is_fenced = is_fenced;
             let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new())).unwrap();
             let locks = ["a", "b"].map(|name| match is_fenced {
-                true => locks.mutex(name).fenced(),
+                true => locks.mutex(name).fenced().plain(),
                 false => locks.mutex(name),
             });
             Self {
@@ -687,7 +688,7 @@ mod tests {
         let mut planted = Planted::new(true);
         let (tenure, guard) = planted.acquire(0).await;
         planted.checker.end(0, tenure);
-        let token = u64::from(guard.fencing_token().unwrap());
+        let token = u64::from(guard.fencing_tokens().next().unwrap().1);
         tokio::time::sleep(Duration::from_millis(1)).await;
         let attempt = planted
             .checker

@@ -222,7 +222,7 @@ impl Task {
                 "place {} task {} gets locks {wanted:?}, tenures {tenures:?}, token {:?}",
                 self.process.number,
                 self.number,
-                guard.fencing_token()
+                guard.fencing_tokens().next()
             )
         });
         self.shared.report();
@@ -275,8 +275,9 @@ impl Task {
     /// Returns the token that the resource of this lock checks.
     fn token(&self, guard: &Guard, number: usize) -> Option<u64> {
         let plan = &self.shared.plan.locks[number];
-        let token = guard.fencing_token_of(plan.name).map(u64::from);
-        token.filter(|_| plan.is_fenced)
+        let mut tokens = guard.fencing_tokens().filter(|_| plan.is_fenced);
+        let (_, token) = tokens.find(|(name, _)| *name == plan.name)?;
+        Some(token.into())
     }
 
     fn lock(&mut self, wanted: &[usize], owner: usize, reads: bool) -> Lock {
@@ -285,7 +286,7 @@ impl Task {
         let lock = if wanted.len() > 1 {
             set(&self.locks, &self.shared.plan, wanted)
         } else if reads {
-            self.locks.read_write(plan.name).owner(owner).read()
+            self.locks.read_write(plan.name).owner(owner).read().plain()
         } else {
             let mut plan = *plan;
             if !self.shared.plan.is_calm() {
@@ -411,7 +412,7 @@ impl Task {
             let owner = &self.owners[(holder - self.first_owner) as usize];
             let lock = self.locks.read_write(plan.name).owner(owner);
             if self.random.is_one_in(2) {
-                lock.read()
+                lock.read().plain()
             } else {
                 lock.write()
             }
@@ -500,7 +501,7 @@ fn set(locks: &Groups, plan: &Plan, wanted: &[usize]) -> Lock {
     let plans = wanted.iter().map(|number| &plan.locks[*number]);
     let lock = locks.mutex_all(plans.clone().map(|plan| plan.name));
     if plans.clone().any(|plan| plan.is_fenced) {
-        lock.fenced()
+        lock.fenced().plain()
     } else {
         lock
     }
@@ -511,5 +512,9 @@ pub(super) fn lock(locks: &Groups, plan: &LockPlan, owner: &Owner) -> Lock {
         Kind::Semaphore => locks.semaphore(plan.name, plan.most_holders),
         kind => locks.of(plan.name).of_kind(kind, plan.name, owner),
     };
-    if plan.is_fenced { lock.fenced() } else { lock }
+    if plan.is_fenced {
+        lock.fenced().plain()
+    } else {
+        lock
+    }
 }

@@ -37,7 +37,7 @@ const FILES: &[(&str, &[&str])] = &[
     ("src/clock.rs", &["core"]),
     ("src/face/fence.rs", &[]),
     ("src/home.rs", &[]),
-    ("src/internals.rs", &["core", "master"]),
+    ("src/internals.rs", &["core", "face", "master"]),
     ("src/meter.rs", &["meter"]),
     ("src/panics.rs", &[]),
 ];
@@ -77,7 +77,7 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "async await",
         "src/driver/ src/master/ src/face/builder/open.rs src/face/coordinator/ src/face/groups/ \
-         src/face/guard.rs src/face/lock/",
+         src/face/guard/ src/face/lock/",
         "rules are functions of their arguments",
     ),
     (

@@ -2,8 +2,9 @@
 //! quarantine. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{
-    Coordinator, Guard, Lock,
+    Coordinator, FencedGuard, Guard, Lock,
     Quarantine::{self, Observed, Off},
+    ReadGuard,
 };
 
 use super::quorlock::Quorlock;
@@ -12,25 +13,25 @@ use crate::load::{Contestant, Result};
 /// Defines a contestant like `Quorlock`, with another lock for its tasks and another way to acquire
 /// it.
 macro_rules! contestant {
-    ($(#[$doc:meta])* $name:ident, $quarantine:expr, $lock:expr, $acquire:ident, $has_token:expr) => {
+    ($(#[$doc:meta])* $name:ident, $quarantine:expr, $lock:expr, $acquire:ident, $guard:ty) => {
         $(#[$doc])*
         pub struct $name(Quorlock);
 
         impl Contestant for $name {
-            type Task = Lock;
+            type Task = Lock<$guard>;
 
             async fn connect(urls: &[String]) -> Result<Self> {
                 let quarantine: Quarantine = $quarantine;
                 Ok(Self(Quorlock::guarded(urls, quarantine).await?))
             }
 
-            fn task(&self, key: String) -> Lock {
-                let lock: fn(&Coordinator, String) -> Lock = $lock;
+            fn task(&self, key: String) -> Lock<$guard> {
+                let lock: fn(&Coordinator, String) -> Lock<$guard> = $lock;
                 lock(self.0.locks(), key)
             }
 
-            async fn cycle(lock: &mut Lock) -> Result<()> {
-                release(lock.$acquire().await?, $has_token).await
+            async fn cycle(lock: &mut Lock<$guard>) -> Result<()> {
+                Ok(lock.$acquire().await?.release().await?)
             }
 
             async fn close(self) -> Result<()> {
@@ -74,58 +75,51 @@ impl Contestant for Scripted {
 
 contestant! {
     /// A reentrant lock, which is never reentered.
-    Reentrant, Off, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, false
+    Reentrant, Off, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, Guard
 }
 
 contestant! {
     /// A fair lock, acquired with `try_acquire`.
-    Fair, Off, |locks, key| locks.fair(key), try_acquire, false
+    Fair, Off, |locks, key| locks.fair(key), try_acquire, Guard
 }
 
 contestant! {
     /// A fair lock, acquired with `acquire`. Its first round is the same as that of `try_acquire`,
     /// and always wins in this bench.
-    FairAcquire, Off, |locks, key| locks.fair(key), acquire, false
+    FairAcquire, Off, |locks, key| locks.fair(key), acquire, Guard
 }
 
 contestant! {
     /// The lock of a reader, alone.
-    Reader, Off, |locks, key| locks.read_write(key).read(), try_acquire, false
+    Reader, Off, |locks, key| locks.read_write(key).read(), try_acquire, ReadGuard
 }
 
 contestant! {
     /// The lock of a reader, with one name for all tasks.
-    SharedReader, Off, |locks, _| locks.read_write("shared").read(), try_acquire, false
+    SharedReader, Off, |locks, _| locks.read_write("shared").read(), try_acquire, ReadGuard
 }
 
 contestant! {
     /// The lock of a writer.
-    Writer, Off, |locks, key| locks.read_write(key).write(), try_acquire, false
+    Writer, Off, |locks, key| locks.read_write(key).write(), try_acquire, Guard
 }
 
 contestant! {
     /// A semaphore with free permits.
-    Permit, Off, |locks, key| locks.semaphore(key, 4), try_acquire, false
+    Permit, Off, |locks, key| locks.semaphore(key, 4), try_acquire, Guard
 }
 
 contestant! {
     /// Ten mutexes at once.
-    TenNames, Off, |locks, key| locks.mutex_all((0..10).map(|at| format!("{key}/{at}"))), try_acquire, false
+    TenNames, Off, |locks, key| locks.mutex_all((0..10).map(|at| format!("{key}/{at}"))), try_acquire, Guard
 }
 
 contestant! {
     /// A mutex with a fencing token.
-    Fenced, Off, |locks, key| locks.mutex(key).fenced(), try_acquire, true
+    Fenced, Off, |locks, key| locks.mutex(key).fenced(), try_acquire, FencedGuard
 }
 
 contestant! {
     /// A mutex on masters that are watched for restarts.
-    Guarded, Observed, |locks, key| locks.mutex(key), try_acquire, false
-}
-
-async fn release(guard: Guard, has_token: bool) -> Result<()> {
-    if guard.fencing_token().is_some() != has_token {
-        return Err("a fencing token is missing or was not requested".into());
-    }
-    Ok(guard.release().await?)
+    Guarded, Observed, |locks, key| locks.mutex(key), try_acquire, Guard
 }

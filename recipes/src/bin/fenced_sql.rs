@@ -13,7 +13,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut done = 0;
     while done < 20 {
         let guard = lock.acquire().await?;
-        let token = guard.fencing_token().expect("the lock is fenced");
+        let token = guard.token();
         let Some(balance) = claim(&db, token)? else {
             continue; // a later holder has been here
         };

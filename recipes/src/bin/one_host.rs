@@ -21,11 +21,7 @@ async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
         .min_hold(Duration::from_secs(600));
     match lock.acquire_within(Duration::from_secs(2)).await {
         Ok(guard) => {
-            tokio::select! {
-                biased; // a loss comes first
-                lost = guard.lost() => return Err(lost.into()), // stops the job
-                done = job() => done?,
-            }
+            guard.run(job()).await??; // a loss stops the job
             if let Err(error) = guard.release().await {
                 eprintln!("the job is done, but {error}");
             }

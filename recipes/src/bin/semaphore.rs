@@ -33,11 +33,8 @@ async fn report(locks: &Coordinator, directory: &str, job: u32) -> Result<()> {
         fs::remove_dir_all(&scratch)?;
     }
     fs::create_dir(&scratch)?; // fails if another job has the slot
-    tokio::select! {
-        biased; // a loss comes first
-        lost = guard.lost() => return Err(lost.into()),
-        () = sleep(Duration::from_millis(20)) => println!("job {job} in {slot}"), // the work
-    }
+    guard.run(sleep(Duration::from_millis(20))).await?; // the work, which a loss stops
+    println!("job {job} in {slot}");
     fs::remove_dir(&scratch)?;
     drop(guard); // not before: the next holder of the slot makes the directory
     Ok(())

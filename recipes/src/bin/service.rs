@@ -11,7 +11,7 @@ use axum::{
     routing::{get, post},
 };
 use metrics_exporter_prometheus::{BuildError, Matcher, PrometheusBuilder, PrometheusHandle};
-use quorlock::{AcquireError, Builder, Coordinator, FencingToken, Guard, Reason};
+use quorlock::{AcquireError, Builder, Coordinator, FencedGuard, FencingToken, Reason};
 use rusqlite::{Connection, OptionalExtension};
 use tokio::{
     net::TcpListener,
@@ -94,16 +94,18 @@ impl Bank {
         Ok(Self { locks, db, work })
     }
 
-    async fn deposit(self: Arc<Self>, id: u32, amount: u32, guard: Guard) -> Result<i64, Refused> {
+    async fn deposit(
+        self: Arc<Self>,
+        id: u32,
+        amount: u32,
+        guard: FencedGuard,
+    ) -> Result<i64, Refused> {
         let late = || later(StatusCode::CONFLICT, Duration::ZERO);
-        let token = guard.fencing_token().expect("the lock is fenced");
+        let token = guard.token();
         let claimed = self.claim(id, token).await.map_err(broken)?;
         let balance = claimed.ok_or_else(late)? + i64::from(amount);
-        tokio::select! {
-            biased; // a loss comes first
-            _ = guard.lost() => return Err(late()),
-            () = sleep(Duration::from_secs(2)) => {} // such as a call of another service
-        }
+        let call = sleep(Duration::from_secs(2)); // such as a call of another service
+        guard.run(call).await.map_err(|_| late())?;
         let is_written = self.write(id, token, balance).await.map_err(broken)?;
         is_written.then_some(balance).ok_or_else(late)
     }

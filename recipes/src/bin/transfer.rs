@@ -1,7 +1,7 @@
 //! Transfers between two accounts, in any direction. Both accounts are locked at once, and the
 //! database refuses writers that are late.
 
-use std::{env, error::Error, time::Duration};
+use std::{collections::HashMap, env, error::Error, time::Duration};
 
 use quorlock::{Builder, Coordinator, FencingToken};
 use rusqlite::{Connection, OptionalExtension};
@@ -43,19 +43,15 @@ async fn transfer(locks: &Coordinator, db: &mut Connection, from: u32, to: u32) 
     // The order does not matter: transfers never wait for each other in a circle.
     let lock = locks.mutex_all([name(from), name(to)]).fenced();
     let guard = lock.acquire_within(Duration::from_secs(30)).await?; // the database notices a loss
-    let token = |id| {
-        guard
-            .fencing_token_of(&name(id))
-            .ok_or("the lock is fenced")
-    };
-    let tokens = (token(from)?, token(to)?); // each account has tokens of its own
-    let balances = (claim(db, from, tokens.0)?, claim(db, to, tokens.1)?);
+    let tokens: HashMap<_, _> = guard.tokens().collect(); // each account has tokens of its own
+    let (from_token, to_token) = (tokens[&*name(from)], tokens[&*name(to)]);
+    let balances = (claim(db, from, from_token)?, claim(db, to, to_token)?);
     let (Some(there), Some(here)) = balances else {
         return Ok(false);
     };
     let both = db.transaction()?; // rolled back unless it is committed
     let is_written =
-        write(&both, from, tokens.0, there - 1)? && write(&both, to, tokens.1, here + 1)?;
+        write(&both, from, from_token, there - 1)? && write(&both, to, to_token, here + 1)?;
     if is_written {
         both.commit()?;
     }

@@ -44,10 +44,9 @@ async fn work(
             guard = lock.acquire() => guard?,
             _ = stopped.wait_for(|stopped| *stopped) => return Ok(()),
         };
-        tokio::select! {
-            biased; // a loss comes first
-            lost = guard.lost() => println!("dropped a job: {lost}"),
-            () = sleep(Duration::from_millis(50)) => {} // the job, which is not interrupted
+        let job = sleep(Duration::from_millis(50)); // SIGTERM does not interrupt it
+        if let Err(lost) = guard.run(job).await {
+            println!("dropped a job: {lost}");
         }
     }
 }

@@ -133,7 +133,6 @@ impl Pauses {
             | Reason::OwnerBusy
             | Reason::Queued
             | Reason::NotFenced
-            | Reason::ReaderToken
             | Reason::Upgrade
             | Reason::Split
             | Reason::TooSlow { .. } => Wait::without_events(delay),

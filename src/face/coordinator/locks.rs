@@ -221,7 +221,7 @@ impl Coordinator {
     /// such a lock already, and waits for another lock, can still be part of a circle.
     ///
     /// Each name is a lock of its own on the masters, with its own
-    /// [fencing token](crate::Guard::fencing_token_of), metrics, log messages and span. If an
+    /// [fencing token](crate::FencedGuard::tokens), metrics, log messages and span. If an
     /// attempt fails, the error has the name that was not acquired. [`inspect`](Lock::inspect)
     /// tells who holds it.
     ///

@@ -2,11 +2,13 @@
 
 use std::{
     fmt, iter,
+    pin::pin,
     time::{Duration, Instant},
 };
 
-use futures::future::select_all;
+use futures::future::{Either, select, select_all};
 
+pub use self::{any::AnyGuard, fenced::FencedGuard, read::ReadGuard};
 use super::fence::FencingToken;
 use crate::{
     clock,
@@ -21,13 +23,17 @@ use crate::{
     meter::Counted,
 };
 
+mod any;
+mod fenced;
+mod read;
+
 /// A lock that a majority of masters holds for this guard, until
 /// [`valid_until`](Self::valid_until).
 ///
 /// As long as the guard lives, the lock is renewed whenever two thirds of its
 /// [validity](Self::validity) are left. [`Lock::renewal`](crate::Lock::renewal) can limit how long
-/// the lock is renewed. [`lost`](Self::lost) resolves when the lock is lost, for example because it
-/// could not be renewed.
+/// the lock is renewed. The lock may be lost, for example because it could not be renewed:
+/// [`run`](Self::run) then stops the work, and [`lost`](Self::lost) resolves.
 ///
 /// Bind the guard to a name: `let guard = ..` or `let _guard = ..` holds the lock to the end of the
 /// scope. `let _ = ..` and `if lock.try_acquire().await.is_ok()` drop the guard and release the
@@ -53,7 +59,7 @@ use crate::{
 ///
 /// The result of a check is true only at the moment of the check. If the holder is paused after the
 /// check, it may act when the guard is no longer valid. To refuse a late action, the resource must
-/// check each action itself, for example by a [fencing token](Self::fencing_token).
+/// check each action itself, for example by a [fencing token](FencedGuard::token).
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 pub struct Guard {
@@ -84,25 +90,12 @@ impl Guard {
         self.levels().map(|level| &**level.claim.name())
     }
 
-    /// Returns the fencing token of a [fenced](crate::Lock::fenced) lock. Returns `None` if the
-    /// lock is not fenced, or if the guard holds several names: see
-    /// [`fencing_token_of`](Self::fencing_token_of).
-    ///
-    /// The token stays the same when the lock is extended, and when its owner acquires it again.
-    ///
-    /// The result is an `Option` because the guards of all locks have one type. A second type for
-    /// the guards of fenced locks would double the number of types of locks and guards.
-    pub fn fencing_token(&self) -> Option<FencingToken> {
-        let is_one = self.others.is_empty();
-        is_one.then(|| self.fencing_token_of(self.name())).flatten()
-    }
-
-    /// Returns the fencing token for the resource that `name` protects. Each name has tokens of its
-    /// own. Returns `None` if the guard does not hold `name`, or if the lock is not fenced.
-    pub fn fencing_token_of(&self, name: &str) -> Option<FencingToken> {
-        let mut levels = self.levels();
-        let level = levels.find(|level| &**level.claim.name() == name)?;
-        level.claim.fencing_token().map(FencingToken::from)
+    /// Returns each name with its fencing token. Returns nothing if the lock is not fenced.
+    pub(crate) fn fencing_tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
+        self.levels().filter_map(|level| {
+            let token = level.claim.fencing_token()?;
+            Some((&**level.claim.name(), FencingToken::from(token)))
+        })
     }
 
     /// Returns the number of rounds that it took to acquire the lock. If the guard holds several
@@ -202,9 +195,9 @@ impl Guard {
         self.weakest().ensure_held()
     }
 
-    /// Waits until the lock is lost. Use it in a `select!` with the work, as the first branch and
-    /// with `biased`: after a stall, the loss and the next step of the work may be ready at the
-    /// same time.
+    /// Waits until the lock is lost. To stop the work then, use [`run`](Self::run), or a `select!`
+    /// that is `biased` and has this method as its first branch: after a stall, the loss and the
+    /// next step of the work may be ready at the same time.
     ///
     /// A lock is lost when its validity ends. A timer in this process detects that without an
     /// answer from any master. If the runtime of that timer shuts down, this method returns at
@@ -227,6 +220,51 @@ impl Guard {
             Box::pin(async move { claim.lost_error(claim.lost().await) })
         });
         select_all(waits).await.0
+    }
+
+    /// Runs `work` until it is done or the lock is lost. If the lock is lost while `work` waits,
+    /// `work` is dropped unfinished, even if it is ready to go on.
+    ///
+    /// This method is like a `select!` between [`lost`](Self::lost) and `work`. It does not release
+    /// the lock.
+    ///
+    /// # Errors
+    ///
+    /// [`LostError`]: the lock was lost before the end of `work`. If it was lost during the last
+    /// step of `work`, the result of `work` is dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the unfinished `work`.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let guard = locks.mutex("orders/42").acquire_within(Duration::from_secs(1)).await?;
+    /// let sum = guard.run(async { 40 + 2 }).await?;
+    /// assert_eq!(sum, 42);
+    /// guard.release().await?;
+    /// # Ok(()) }
+    /// ```
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, LostError> {
+        let done = self.unless_lost(work).await?;
+        self.ensure_held()?;
+        Ok(done)
+    }
+
+    /// Runs `work` as [`run`](Self::run) does, but does not look for a loss in the last step.
+    pub(super) async fn unless_lost<T>(
+        &self,
+        work: impl Future<Output = T>,
+    ) -> Result<T, LostError> {
+        // The loss is checked first: after a stall, the work may be ready for its next step, too.
+        match select(pin!(self.lost()), pin!(work)).await {
+            Either::Left((lost, _)) => Err(lost),
+            Either::Right((done, _)) => Ok(done),
+        }
     }
 
     /// Stops the renewal. The lock then ends with its present validity unless it is

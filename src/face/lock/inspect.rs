@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Questions to the masters.
-impl Lock {
+impl<G> Lock<G> {
     /// Asks all masters who holds the lock, how many times and for how much longer, and who waits
     /// for it.
     ///
@@ -49,11 +49,12 @@ impl Lock {
     /// # Ok(()) }
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, AskError> {
-        let first = self.lock_id.as_ref().map_err(Clone::clone)?;
-        let others = self.others.iter();
+        let draft = &self.draft;
+        let first = draft.lock_id.as_ref().map_err(Clone::clone)?;
+        let others = draft.others.iter();
         let others = others.map(|(context, lock_id)| inspect(context, lock_id));
         let others = join_all(others);
-        let (first, others) = join(inspect(&self.context, first), others).await;
+        let (first, others) = join(inspect(&draft.context, first), others).await;
         let first = first?;
         for other in others.into_iter().filter(|_| !first.is_held()) {
             let other = other?;

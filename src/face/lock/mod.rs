@@ -1,10 +1,8 @@
 //! A named lock that can be acquired.
 
-use std::{fmt, pin::pin, sync::Arc, time::Duration};
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use futures::future::{Either, select};
-
-use super::guard::Guard;
+use super::guard::{AnyGuard, Guard};
 use crate::{
     core::{
         config_error::ConfigError,
@@ -28,6 +26,10 @@ pub(crate) mod shared;
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
 /// [kind](crate::Kind).
+///
+/// `G` is the type of its guards. It is [`Guard`] unless the lock is [fenced](Self::fenced)
+/// ([`FencedGuard`](crate::FencedGuard)) or is that of a reader
+/// ([`ReadGuard`](crate::ReadGuard)).
 ///
 /// A lock is cheap to make and to clone. It holds nothing until it is acquired. Two acquisitions of
 /// one `Lock` exclude each other, like those of two programs, unless an [owner](Self::owner) was
@@ -69,9 +71,15 @@ pub(crate) mod shared;
 ///
 /// In a loop with `select!`, create the future before the loop and poll it in every iteration. If
 /// the loop does not poll the future, drop it.
-#[derive(Clone)]
 #[must_use = "a lock is not held until it is acquired"]
-pub struct Lock {
+pub struct Lock<G = Guard> {
+    draft: Draft,
+    guard: PhantomData<fn() -> G>,
+}
+
+/// What the calls of a lock ask for. The name and the TTL may be unusable.
+#[derive(Clone)]
+struct Draft {
     context: Arc<Context>,
     lock_id: Result<LockId, ConfigError>,
     /// The locks of the other names, if this lock has several names.
@@ -87,7 +95,7 @@ pub struct Lock {
 
 impl Lock {
     pub(crate) fn new(context: Arc<Context>, kind: Kind, name: &str) -> Self {
-        Self {
+        Self::of(Draft {
             lock_id: context.config.key_template.lock_id(kind, name.into()),
             others: Vec::new(),
             owner: None,
@@ -97,9 +105,11 @@ impl Lock {
             renewal: context.config.renewal,
             min_hold: Duration::ZERO,
             context,
-        }
+        })
     }
+}
 
+impl<G: AnyGuard> Lock<G> {
     /// Tries to acquire the lock now, without waiting for other holders.
     ///
     /// If you call this method in a loop, pause for 10 to 200 ms between attempts, because a
@@ -148,13 +158,8 @@ impl Lock {
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let request = self.request().map_err(|reason| self.mistake(reason))?;
-        if !self.others.is_empty() {
-            return self.try_acquire_all(request).await;
-        }
-        let level = acquire::try_acquire(&request).await?;
-        Ok(Guard::new(level, Vec::new()))
+    pub async fn try_acquire(&self) -> Result<G, AcquireError> {
+        self.give(self.draft.try_acquire().await?)
     }
 
     /// Waits for the lock. If the lock is not acquired when `limit` has passed, makes one last
@@ -190,8 +195,8 @@ impl Lock {
     /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
     /// waiter from the wait queue of this coordinator, and from the lock's queues on the masters. A
     /// new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
-    pub async fn acquire_within(&self, limit: Duration) -> Result<Guard, AcquireError> {
-        self.acquire_until(Some(limit)).await
+    pub async fn acquire_within(&self, limit: Duration) -> Result<G, AcquireError> {
+        self.give(self.draft.acquire(Some(limit)).await?)
     }
 
     /// Waits until the lock is acquired. The wait goes on while too few masters are up or too many
@@ -221,22 +226,14 @@ impl Lock {
     /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
     /// waiter from the wait queue of this coordinator, and from the lock's queues on the masters. A
     /// new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
-    pub async fn acquire(&self) -> Result<Guard, AcquireError> {
-        self.acquire_until(None).await
-    }
-
-    async fn acquire_until(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
-        let request = self.request().map_err(|reason| self.mistake(reason))?;
-        if !self.others.is_empty() {
-            return self.acquire_all(request, limit).await;
-        }
-        let level = acquire::acquire(&request, limit).await?;
-        Ok(Guard::new(level, Vec::new()))
+    pub async fn acquire(&self) -> Result<G, AcquireError> {
+        self.give(self.draft.acquire(None).await?)
     }
 
     /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
     /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it is ready to go
-    /// on.
+    /// on. To wait for the lock only for a time, use [`acquire_within`](Self::acquire_within) and
+    /// [`Guard::run`].
     ///
     /// `body` is an async closure, `async |guard| ..`. In the async block of a plain closure,
     /// `|guard| async { .. }`, the guard cannot be used.
@@ -269,18 +266,14 @@ impl Lock {
     /// ```
     pub async fn run<T, E>(
         &self,
-        body: impl AsyncFnOnce(&Guard) -> Result<T, E>,
+        body: impl AsyncFnOnce(&G) -> Result<T, E>,
     ) -> Result<T, RunError<E>> {
-        let guard = self.acquire().await?;
-        let outcome = {
-            let (lost, body) = (pin!(guard.lost()), pin!(body(&guard)));
-            // The loss is checked first: after a stall, the body may be ready for its next step,
-            // too.
-            match select(lost, body).await {
-                Either::Left((lost, _)) => Err(RunError::Lost(lost)),
-                Either::Right((done, _)) => done.map_err(RunError::Body),
-            }
+        let given = self.acquire().await?;
+        let outcome = match given.as_ref().unless_lost(body(&given)).await {
+            Ok(done) => done.map_err(RunError::Body),
+            Err(lost) => Err(RunError::Lost(lost)),
         };
+        let guard: Guard = given.into();
         if outcome.is_ok() {
             guard.ensure_held()?;
         }
@@ -291,6 +284,54 @@ impl Lock {
         outcome
     }
 
+    /// Returns `guard` as a guard of this lock's type.
+    fn give(&self, guard: Guard) -> Result<G, AcquireError> {
+        G::from_guard(guard).ok_or_else(|| self.draft.mistake(Reason::NotFenced))
+    }
+}
+
+impl<G> Lock<G> {
+    fn of(draft: Draft) -> Self {
+        Self {
+            draft,
+            guard: PhantomData,
+        }
+    }
+}
+
+#[cfg(any(test, feature = "__internals"))]
+impl<G> Lock<G> {
+    /// Returns this lock as one whose guards have the type [`Guard`].
+    pub(crate) fn plain(self) -> Lock {
+        Lock::of(self.draft)
+    }
+}
+
+impl<G> Clone for Lock<G> {
+    fn clone(&self) -> Self {
+        Self::of(self.draft.clone())
+    }
+}
+
+impl Draft {
+    async fn try_acquire(&self) -> Result<Guard, AcquireError> {
+        let request = self.request().map_err(|reason| self.mistake(reason))?;
+        if !self.others.is_empty() {
+            return self.try_acquire_all(request).await;
+        }
+        let level = acquire::try_acquire(&request).await?;
+        Ok(Guard::new(level, Vec::new()))
+    }
+
+    async fn acquire(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+        let request = self.request().map_err(|reason| self.mistake(reason))?;
+        if !self.others.is_empty() {
+            return self.acquire_all(request, limit).await;
+        }
+        let level = acquire::acquire(&request, limit).await?;
+        Ok(Guard::new(level, Vec::new()))
+    }
+
     fn mistake(&self, reason: Reason) -> AcquireError {
         let name = self.lock_id.as_ref().map(|lock_id| lock_id.name().clone());
         AcquireError::mistake(name.unwrap_or_default(), reason)
@@ -298,10 +339,6 @@ impl Lock {
 
     fn request(&self) -> Result<LockRequest, Reason> {
         let lock_id = self.lock_id.clone()?;
-        let is_reader = lock_id.kind().spec().has_readers && self.access == Access::Shared;
-        if self.is_fenced && is_reader {
-            return Err(Reason::ReaderToken);
-        }
         if self.min_hold > Ttl::MOST {
             let range = format!("at most {:?}", Ttl::MOST);
             return Err(ConfigError::time("minimum time", self.min_hold, range).into());
@@ -326,25 +363,26 @@ impl Lock {
     }
 }
 
-impl fmt::Debug for Lock {
+impl<G> fmt::Debug for Lock<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let draft = &self.draft;
         let mut shown = f.debug_struct("Lock");
-        match &self.lock_id {
+        match &draft.lock_id {
             Ok(lock_id) => shown
                 .field("name", lock_id.name())
                 .field("kind", &lock_id.kind()),
             Err(error) => shown.field("error", error),
         };
-        match &self.ttl {
+        match &draft.ttl {
             Ok(ttl) => shown.field("ttl", &ttl.duration()),
             Err(error) => shown.field("ttl", error),
         };
         shown
-            .field("owner", &self.owner)
-            .field("access", &self.access)
-            .field("is_fenced", &self.is_fenced)
-            .field("renewal", &self.renewal)
-            .field("min_hold", &self.min_hold)
+            .field("owner", &draft.owner)
+            .field("access", &draft.access)
+            .field("is_fenced", &draft.is_fenced)
+            .field("renewal", &draft.renewal)
+            .field("min_hold", &draft.min_hold)
             .finish_non_exhaustive()
     }
 }

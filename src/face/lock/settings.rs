@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use super::{Lock, Owner};
-use crate::core::{config_error::ConfigError, time::lease::Renewal};
+use crate::{
+    core::{config_error::ConfigError, time::lease::Renewal},
+    face::guard::FencedGuard,
+};
 
 /// Settings of one lock. The TTL and the renewal replace those of the coordinator.
-impl Lock {
+impl<G> Lock<G> {
     /// Makes a fair or a read-write lock reentrant: `owner` may acquire it again while it holds it.
     /// Without this method, each call that acquires the lock has an owner of its own, so a task
     /// that holds the lock and acquires it again waits for itself.
@@ -27,39 +30,38 @@ impl Lock {
     /// # drop((outer, inner));
     /// # Ok(()) }
     /// ```
-    pub fn owner(self, owner: &Owner) -> Self {
-        let is_own = self.context.owners.have(owner.id());
-        let lock_id = self.lock_id.and_then(|lock_id| match lock_id.kind() {
-            kind if !kind.is_reentrant() => Err(ConfigError::NoOwner { kind }),
-            _ if is_own => Ok(lock_id),
-            _ => Err(ConfigError::ForeignOwner {
-                owner: owner.id().to_owned(),
-            }),
-        });
-        Self {
-            lock_id,
-            owner: Some(owner.clone()),
-            ..self
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        let draft = &mut self.draft;
+        match &draft.lock_id {
+            Ok(lock_id) if !lock_id.kind().is_reentrant() => {
+                let kind = lock_id.kind();
+                draft.lock_id = Err(ConfigError::NoOwner { kind });
+            }
+            Ok(_) if !draft.context.owners.have(owner.id()) => {
+                let owner = owner.id().to_owned();
+                draft.lock_id = Err(ConfigError::ForeignOwner { owner });
+            }
+            Ok(_) | Err(_) => draft.owner = Some(owner.clone()),
         }
+        self
     }
 
     /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
     /// cannot be used is reported when the lock is acquired.
     ///
     /// Replaces the coordinator's [TTL](crate::Builder::ttl) for this lock.
-    pub fn ttl(self, ttl: Duration) -> Self {
-        Self {
-            ttl: self.context.config.ttl(ttl),
-            ..self
-        }
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.draft.ttl = self.draft.context.config.ttl(ttl);
+        self
     }
 
     /// Sets how long the lock is renewed while its guard lives. If an owner acquires the lock
     /// again, a second limit counts from that acquisition, and the later of the two limits applies.
     ///
     /// Replaces the coordinator's [setting](crate::Builder::renewal) for this lock.
-    pub fn renewal(self, renewal: Renewal) -> Self {
-        Self { renewal, ..self }
+    pub fn renewal(mut self, renewal: Renewal) -> Self {
+        self.draft.renewal = renewal;
+        self
     }
 
     /// Keeps others from the lock for `time` after its acquisition, even if its guard is released
@@ -109,16 +111,16 @@ impl Lock {
     /// assert!(late.is_err_and(|error| error.is_busy()));
     /// # Ok(()) }
     /// ```
-    pub fn min_hold(self, time: Duration) -> Self {
-        Self {
-            min_hold: time,
-            ..self
-        }
+    pub fn min_hold(mut self, time: Duration) -> Self {
+        self.draft.min_hold = time;
+        self
     }
+}
 
-    /// Makes every guard carry a [`FencingToken`](crate::FencingToken):
-    /// [`Guard::fencing_token`](crate::Guard::fencing_token) is then `Some`. The token is larger
-    /// than that of every earlier holder of this lock.
+impl Lock {
+    /// Makes every guard carry a [fencing token](FencedGuard::token). The token is larger than that
+    /// of every earlier holder of this lock. The lock of a [reader](crate::ReadWriteLock::read) has
+    /// no such method, because readers hold the lock together.
     ///
     /// The holder passes the token to the resource that it writes to. The resource refuses a token
     /// that is smaller than the largest token it has seen: see [`Fence`](crate::Fence). In this way
@@ -131,10 +133,21 @@ impl Lock {
     ///
     /// For a fenced mutex, the masters run a script instead of a `SET`. All clients that use the
     /// name must ask for a token.
-    pub fn fenced(self) -> Self {
-        Self {
-            is_fenced: true,
-            ..self
-        }
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let lock = locks.mutex("orders/42").fenced();
+    /// let first = lock.acquire().await?;
+    /// let earlier = first.token();
+    /// drop(first);
+    /// assert!(lock.acquire().await?.token() > earlier);
+    /// # Ok(()) }
+    /// ```
+    pub fn fenced(mut self) -> Lock<FencedGuard> {
+        self.draft.is_fenced = true;
+        Lock::of(self.draft)
     }
 }

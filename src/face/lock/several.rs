@@ -2,7 +2,7 @@
 
 use std::{iter, sync::Arc, time::Duration};
 
-use super::Lock;
+use super::{Draft, Lock};
 use crate::{
     core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
     driver::{
@@ -29,15 +29,17 @@ impl Lock {
             Ok((first, others)) => {
                 let others = others.into_iter();
                 let others = others.map(|lock_id| (context_of(lock_id.name()), lock_id));
-                lock.others = others.collect();
-                lock.context = context_of(first.name());
-                lock.lock_id = Ok(first);
+                lock.draft.others = others.collect();
+                lock.draft.context = context_of(first.name());
+                lock.draft.lock_id = Ok(first);
             }
-            Err(error) => lock.lock_id = Err(error),
+            Err(error) => lock.draft.lock_id = Err(error),
         }
         lock
     }
+}
 
+impl Draft {
     pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
         let acquired = several::try_acquire_all(&self.requests(first)).await;
         acquired.map(guard_of_all)

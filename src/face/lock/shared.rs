@@ -2,7 +2,7 @@
 
 use std::{iter, sync::Arc};
 
-use super::{Lock, Owner};
+use super::{Draft, Lock, Owner};
 use crate::{
     core::{
         config_error::ConfigError,
@@ -10,6 +10,7 @@ use crate::{
         kind::{Access, Kind},
     },
     driver::context::Context,
+    face::guard::ReadGuard,
 };
 
 /// A named lock that readers share, and that a writer holds alone, from
@@ -32,13 +33,12 @@ impl ReadWriteLock {
     }
 
     /// Returns the lock of a reader. Other owners can read at the same time, and no one can write.
-    ///
-    /// A reader has no fencing token: with [`fenced`](Lock::fenced), acquiring the lock fails with
-    /// [`ReaderToken`](crate::Reason::ReaderToken).
-    pub fn read(&self) -> Lock {
-        let mut lock = self.writer.clone();
-        lock.access = Access::Shared;
-        lock
+    pub fn read(&self) -> Lock<ReadGuard> {
+        let draft = self.writer.draft.clone();
+        Lock::of(Draft {
+            access: Access::Shared,
+            ..draft
+        })
     }
 
     /// Returns the lock of the writer. No other owner can read or write at the same time.
@@ -54,12 +54,12 @@ impl ReadWriteLock {
 
 impl Lock {
     pub(crate) fn semaphore(context: Arc<Context>, name: &str, permits: usize) -> Self {
-        let lock = Self::new(context, Kind::Semaphore, name);
+        let draft = Self::new(context, Kind::Semaphore, name).draft;
         let count = u16::try_from(permits).ok();
         let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
-        Self {
+        Self::of(Draft {
             lock_id: match count {
-                Some(count) => lock.lock_id.map(|lock_id| lock_id.with_permits(count)),
+                Some(count) => draft.lock_id.map(|lock_id| lock_id.with_permits(count)),
                 None => {
                     let range = format!("from 1 to {MOST_PERMITS}");
                     let given = format!("{permits} permits");
@@ -67,10 +67,12 @@ impl Lock {
                 }
             },
             access: Access::Shared,
-            ..lock
-        }
+            ..draft
+        })
     }
+}
 
+impl<G> Lock<G> {
     /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free. Returns 0
     /// if the name is held as another kind of lock. For a lock that is not a semaphore, returns 1
     /// if it is free, and otherwise 0. Returns 0 while too many masters may have forgotten locks,
@@ -88,13 +90,17 @@ impl Lock {
     ///
     /// Dropping the future has no effect on the masters.
     pub async fn available(&self) -> Result<usize, AskError> {
-        let permits = self.lock_id.as_ref().map_or(1, |lock_id| lock_id.permits());
+        let permits = self
+            .draft
+            .lock_id
+            .as_ref()
+            .map_or(1, |lock_id| lock_id.permits());
         let holders = self.inspect().await?.holders;
         let is_semaphore = holders
             .iter()
             .all(|holder| holder.kind == Some(Kind::Semaphore));
-        let others = self.others.iter().map(|(context, _)| context);
-        let mut contexts = iter::once(&self.context).chain(others);
+        let others = self.draft.others.iter().map(|(context, _)| context);
+        let mut contexts = iter::once(&self.draft.context).chain(others);
         let can_vote = contexts.all(|context| context.machine.has_voters());
         let free = usize::from(permits).saturating_sub(holders.len());
         Ok(if is_semaphore && can_vote { free } else { 0 })

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock::{AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal};
+use quorlock::{
+    __internals::fencing_token_of, AcquireError, Coordinator, Guard, Lock, Quarantine, Renewal,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use testkit::random::Random;
 use tokio::sync::watch;
@@ -258,7 +260,7 @@ impl Task {
             asked,
             valid_until,
             hold_until,
-            token: guard.fencing_token_of(&lock.name()).map(u64::from),
+            token: fencing_token_of(&guard, &lock.name()).map(u64::from),
             slot: guard.slot(),
             owner: owner.id().to_owned(),
         })?;
@@ -306,7 +308,7 @@ impl Task {
     ) -> Result<()> {
         let mut sets = Vec::new();
         for (_, number) in written {
-            let token = guard.fencing_token_of(&number.name());
+            let token = fencing_token_of(guard, &number.name());
             let (resource, token) = (number.resource(guard.slot()), token.map_or(0, u64::from));
             let Some(read) = self.store.read(resource, token).await? else {
                 return Ok(()); // the lock is lost, and a later holder has been here
@@ -354,7 +356,8 @@ impl Task {
     async fn re_enter(&mut self, lock: &Lock, guard: &Guard) -> Result<()> {
         if let Ok(inner) = lock.try_acquire().await {
             // If the guard is lost, the second round has acquired the lock anew.
-            if guard.is_valid() && inner.fencing_token() != guard.fencing_token() {
+            let token = |guard: &Guard| fencing_token_of(guard, guard.name());
+            if guard.is_valid() && token(&inner) != token(guard) {
                 return Err("a second guard of one owner has another token".into());
             }
             sleep(Duration::from_millis(self.random.below(5))).await;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 pub use quorlock::__internals::KINDS;
-use quorlock::{__internals::is_reentrant, Builder, Coordinator, Kind, Lock, Owner};
+use quorlock::{
+    __internals::{is_reentrant, plain},
+    Builder, Coordinator, Kind, Lock, Owner,
+};
 use serde::{Deserialize, Serialize};
 use testkit::random::Random;
 
@@ -83,14 +86,14 @@ impl LockNumber {
     }
 
     pub fn lock_of_reader(self, locks: &Coordinator, owner: &Owner) -> Lock {
-        locks.read_write(self.name()).owner(owner).read()
+        plain(locks.read_write(self.name()).owner(owner).read())
     }
 
     /// Returns this mutex and another one as one lock.
     pub fn lock_with(self, other: Self, locks: &Coordinator) -> Lock {
         let lock = locks.mutex_all([self, other].map(Self::name));
         if self.is_fenced() {
-            lock.fenced()
+            plain(lock.fenced())
         } else {
             lock
         }
@@ -103,7 +106,7 @@ impl LockNumber {
             locks.of_kind(self.kind(), self.name(), owner)
         };
         if self.is_fenced() {
-            lock.fenced()
+            plain(lock.fenced())
         } else {
             lock
         }
