@@ -46,7 +46,7 @@ use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 
 use futures_util::future::join_all;
 use quorlock::{
-    ConfigError, MasterSpec, Quarantine, SharedSettings,
+    ConfigError, Coordinator, MasterSpec, Quarantine, SharedSettings,
     health::Membership,
     tools::{ConnectionName, ListsId, distinct, example_keys},
 };
@@ -78,9 +78,17 @@ pub struct Shared {
     pub node_timeout: Duration,
     /// The time that connecting may take.
     pub connect_timeout: Duration,
-    /// The lists that programs may use, if they are not those that are checked. For groups:
-    /// [`lists_id`](quorlock::Coordinator::lists_id) of any of their coordinators.
-    pub lists: Vec<ListsId>,
+    /// The lists that programs may use, if they are not those that are checked.
+    lists: Vec<ListsId>,
+}
+
+impl Shared {
+    /// Allows programs to use the lists of masters of `locks` instead of those that are checked.
+    /// For [groups](quorlock::Groups), give any of their coordinators: the lists of all groups count
+    /// as one.
+    pub fn allow_lists_of(&mut self, locks: &Coordinator) {
+        self.lists.push(locks.lists_id());
+    }
 }
 
 impl Default for Shared {

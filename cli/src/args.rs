@@ -125,16 +125,16 @@ pub(crate) struct Asking {
     /// Serve waiters in the order in which they came.
     #[arg(long)]
     pub(crate) fair: bool,
-    /// Share the lock with others that --read, and keep out those that --write.
+    /// Acquire the lock as a reader: readers share it, and keep writers out.
     ///
     /// Waiters are served in the order in which they came, so readers and writers all get their
     /// turn. The status is 75 only if a writer holds the lock or waits for it.
     #[arg(long, conflicts_with_all = ["fair", "fence", "write"])]
     pub(crate) read: bool,
-    /// Hold the lock alone, and share its name with those that --read.
+    /// Acquire the lock as the writer, who holds it alone, with a name that readers use, too.
     #[arg(long, conflicts_with = "fair")]
     pub(crate) write: bool,
-    /// Share the lock with others that --permits, as long as it has at most N holders.
+    /// Let at most N holders have the lock at once.
     ///
     /// N is from 1 to 1000, and should be the same for all. Each holder has a slot of its own.
     /// Waiters are served in the order in which they came, but those that come close together may

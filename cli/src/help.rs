@@ -46,10 +46,10 @@ lock that --min-hold left, or that is renewed a moment later. With --strict it h
 --max-ttl, and neither has a master that is really new: a first use then takes a minute, and -n \
 needs --ready. Use --strict in all programs, or in none.
 
-While CMD runs, each outage is told on stderr once, and its end, unless --quiet is given: a lock \
+While CMD runs, each outage and its end are reported once on stderr, unless --quiet is given: a lock \
 that is in doubt, because no majority has renewed it, and masters that are down or have no vote. \
-A loss is always told, and a release that no majority confirms: the lock then ends with its TTL, \
-also before the time of --min-hold, and the status stays that of CMD.";
+Even with --quiet, a lost lock is reported, and a release that no majority confirmed. After such a \
+release, the lock ends with its TTL, even if --min-hold is longer, and the status is that of CMD.";
 
 pub(crate) const HOLD: &str = "\
 The line is `held NAME votes=2/3`, with ` token=7` after it for --fence, and then ` slot=0` for \
@@ -80,8 +80,8 @@ Run it before each step. It writes nothing but the key that shows a restart. Mas
 programs are connected, and which masters those use. That needs the rights +client|list and \
 +client|setname, and +scan for the counters of fencing tokens.
 
-Exit status: 0 the step that is shown can be taken now, 1 programs must end first, not all can be \
-seen, or someone must know that no old program lives, 3 the step is not safe.";
+Exit status: 0 the step that is shown can be taken now, 1 wait: old programs still run, or not \
+all can be seen, so make sure yourself that none is left, 3 the step is not safe.";
 
 pub(crate) const BREAK: &str = "\
 Exit status: 0 a majority of masters is free of that holder, 64 nobody confirmed, or WHO is no \

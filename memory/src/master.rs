@@ -27,8 +27,8 @@ use crate::{
 /// Clones are handles on the same server. Give one clone to the code under test, and keep another
 /// to look at the keys or to inject faults. Any number of runtimes may use it.
 ///
-/// Its clock follows tokio's: with `tokio::time::pause`, a test that covers hours takes almost no
-/// real time. `TIME` shows the time of day when the server was created, plus what has passed by
+/// Its clock follows tokio's: with `tokio::time::pause`, a test that covers an hour takes seconds
+/// of real time. `TIME` shows the time of day when the server was created, plus what has passed by
 /// tokio's clock.
 ///
 /// ```

@@ -14,7 +14,7 @@
 //!
 //! | Part | Contents |
 //! |---|---|
-//! | `kind` | what is particular to each kind of lock |
+//! | `kind` | what differs between the kinds of locks |
 //! | `protocol` | names and identities, commands to masters, and the votes in replies |
 //! | `vote` | votes, majorities and rounds |
 //! | `time` | TTL, drift and validity, the times of renewals, timeouts, and outages |

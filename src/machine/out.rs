@@ -50,7 +50,7 @@ pub(crate) enum Effect {
 /// the end of the hold.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// `None` if no subscriber wants to see the span.
+    /// `None` if no subscriber wants the span.
     pub(crate) span: Option<Span>,
     /// The start of the hold, or `None` if there are no metrics.
     pub(crate) since: Option<Tick>,

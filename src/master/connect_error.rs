@@ -133,7 +133,7 @@ pub enum ConnectStep {
     Connect(String),
     /// Waiting for the answer to the login, or to the question about restarts, which follows the
     /// login.
-    #[error("waiting for {0} to answer the login")]
+    #[error("waiting for {0} to answer the first commands")]
     Login(String),
     /// Looking up the name of this host.
     #[error("looking up {0:?}")]

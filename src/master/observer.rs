@@ -81,7 +81,7 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
     match event {
         MasterEvent::AnswersAgain => info!(target: MASTER, label, %master, "master answers again"),
         MasterEvent::CallsNobody { error } => {
-            warn!(target: MASTER, label, %master, %error, "the master calls no waiter of a lock with queues: waiters poll");
+            warn!(target: MASTER, label, %master, %error, "the master refuses SUBSCRIBE, so waiters of locks with queues poll");
         }
         MasterEvent::Connected { is_news: true, .. } => {
             info!(target: MASTER, label, %master, "connected");
@@ -106,7 +106,7 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
             warn!(target: MASTER, label, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         }
         MasterEvent::ReportsNothing { error } => {
-            warn!(target: MASTER, label, %master, %error, "the master tells no waiter of releases: waiters poll");
+            warn!(target: MASTER, label, %master, %error, "the master refuses CLIENT TRACKING, so waiters poll");
         }
         MasterEvent::TakesLocks { is_news: true } => {
             info!(target: MASTER, label, %master, "master takes locks again");

@@ -42,7 +42,8 @@ async fn a_master_gets_no_requests_after_three_silent_node_timeouts() {
     let gone = "unreachable: no reply for too long, connection given up".to_owned();
     assert_eq!(ask("after a second").await, (millis(0), gone));
     sleep(seconds(10)).await;
-    let no_dial = "unreachable: no connection in 1s: waiting for it to answer the login".to_owned();
+    let no_dial =
+        "unreachable: no connection in 1s: waiting for it to answer the first commands".to_owned();
     assert_eq!(ask("later").await, (millis(0), no_dial));
 
     world.clear_faults();
@@ -169,7 +170,7 @@ async fn a_first_attempt_waits_for_the_first_dials() {
     assert_eq!(took, millis(420));
     let (took, votes) = timed(guard.unwrap().all_votes()).await;
     assert_eq!(took, millis(580));
-    let no_dial = "unreachable: no connection in 1s: waiting for it to answer the login";
+    let no_dial = "unreachable: no connection in 1s: waiting for it to answer the first commands";
     let refused = "unreachable: connecting to it: connection refused";
     assert_eq!(
         said(&votes),

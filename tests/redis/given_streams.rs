@@ -74,7 +74,7 @@ fn an_error_names_the_step_of_a_dial_over_a_given_stream() {
             ),
             (
                 mute,
-                "no connection in 100ms: waiting for db-1.internal:6379 to answer the login",
+                "no connection in 100ms: waiting for db-1.internal:6379 to answer the first commands",
             ),
         ] {
             let error = spec.connect("check", limit).await.unwrap_err();

@@ -1,7 +1,7 @@
-//! The kinds of locks, and what is particular to each of them: its keys on the masters and its
+//! The kinds of locks, and what differs between them: the keys on the masters and the
 //! scripts.
 //!
-//! A kind is a row of [`kinds`]. Each row names a module with the particulars of the kind. The
+//! A kind is a row of [`kinds`]. Each row names a module with what only this kind has. The
 //! folder of the same name in `lua/` has the scripts of the kind. What each kind sends is in
 //! [`words`](super::protocol::words). All other code that has to know the kinds iterates over
 //! [`Kind::ALL`], and asks [`Kind::spec`].

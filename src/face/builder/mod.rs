@@ -152,11 +152,11 @@ impl Builder {
     /// much shorter than the TTL, and much longer than the round trip to every master. A master
     /// with a longer round trip never votes in time.
     ///
-    /// A connection that waits for a reply is closed after three node timeouts without a byte from
-    /// the master. With the default, it is not closed within half a second, but the master gets no
-    /// more requests. The connection is closed after one node timeout if it was silent for a second
-    /// before the unanswered command, and that command is not an extension. The connection is also
-    /// closed after thirty node timeouts without a complete reply.
+    /// After three node timeouts without a byte, a master that owes a reply gets no more requests,
+    /// and its connection is closed, but with the default not within half a second. The connection
+    /// is closed after one node timeout if it was silent for a second before the unanswered command,
+    /// and that command is not an extension. The connection is also closed after thirty node
+    /// timeouts without a complete reply.
     pub fn node_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("node timeout", timeout, 60).map(NodeTimeout::Fixed);
         self.set(timeout, |config| &mut config.node_timeout)

@@ -101,7 +101,7 @@ impl SharedSettings {
     /// that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
         for name in environment::variables()?.1 {
-            tracing::warn!(target: "quorlock", "the variable {name} is no setting of quorlock, and counts for nothing");
+            tracing::warn!(target: "quorlock", "the variable {name} is ignored: quorlock has no such setting");
         }
         environment::read(|name| env::var_os(name))
     }

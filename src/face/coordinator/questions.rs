@@ -27,10 +27,10 @@ impl Coordinator {
     /// replica, and a server whose memory is full. The call asks again until enough masters can
     /// vote, or until so many deny a right that the others are no majority.
     ///
-    /// If the user lacks a right to that key or to a command such as `SET`, the locks of the
-    /// program may not need the right. So the master counts as ready, and the log gets a warning.
-    /// After a majority has denied a lock, each master is also asked to try the rights of that
-    /// lock, and each denial counts, until such a lock is granted.
+    /// If the user lacks a right to that key or to a command such as `SET`, the master counts as
+    /// ready, and the log gets a warning: the locks of the program may not need the right. Once a
+    /// majority has denied a lock, this method also tries the rights of that lock on each master. A
+    /// denial then counts, until such a lock is granted.
     ///
     /// # Duration
     ///

@@ -60,7 +60,7 @@ struct Inner {
     /// The coordinators. A key is two numbers: the number of the group that has the coordinator's
     /// names, and the number of the old group of these names.
     coordinators: BTreeMap<(usize, usize), Coordinator>,
-    /// One of the coordinators, no matter which. All have the same settings and the same owners.
+    /// Any of the coordinators: all have the same settings and the same owners.
     first: Coordinator,
 }
 

@@ -30,8 +30,8 @@ mod read;
 /// A lock that a majority of masters holds for this guard, until
 /// [`valid_until`](Self::valid_until).
 ///
-/// As long as the guard lives, the lock is renewed whenever two thirds of its
-/// [validity](Self::validity) are left. [`Lock::renewal`](crate::Lock::renewal) can limit how long
+/// As long as the guard lives, the lock is renewed each time that a third of its validity has
+/// passed. [`Lock::renewal`](crate::Lock::renewal) can limit how long
 /// the lock is renewed. The lock may be lost, for example because it could not be renewed:
 /// [`run`](Self::run) then stops the work, and [`lost`](Self::lost) resolves.
 ///

@@ -260,8 +260,8 @@ fn fault_of(url: &str) -> String {
         return "the path of its socket does not begin with /".to_owned();
     }
     if rest.contains("://") {
-        return "it is several URLs: write each as a text of its own, or give MasterSpec::list one \
-                text with commas between them"
+        return "it contains several URLs: give them one by one, or as one text with commas \
+                between them to MasterSpec::list"
             .to_owned();
     }
     let server = rest.split(['/', '?']).next().unwrap_or_default();

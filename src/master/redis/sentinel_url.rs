@@ -62,7 +62,8 @@ fn parse_rest(
     hosts.sort_by_cached_key(|(host, port)| tcp_address(host, *port));
     hosts.dedup_by_key(|(host, port)| tcp_address(host, *port));
     // The redis crate decodes the login and the database. The host `master` is not used.
-    let master = info(login, "master", database).ok_or("its login or its database is no such")?;
+    let master =
+        info(login, "master", database).ok_or("its login or its database cannot be read")?;
     check_database(master.redis_settings().db())?;
     let sentinels = Sentinels {
         service: service.into(),
@@ -194,7 +195,10 @@ mod tests {
             (":hunter2@a,,b/s", "a host or a port of a Sentinel"),
             (":hunter2@a:x/s", "a host or a port of a Sentinel"),
             (":hunter2@a:99999/s", "a host or a port of a Sentinel"),
-            (":hunter2@a/s/x", "its login or its database is no such: "),
+            (
+                ":hunter2@a/s/x",
+                "its login or its database cannot be read: ",
+            ),
             ("a/s?hunter2", "its URL has a parameter that is not known: "),
             (
                 "a/s?hunter2=1",
