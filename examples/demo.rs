@@ -103,7 +103,7 @@ fn coordinator(urls: &[String]) -> Result<Coordinator, ConfigError> {
     Coordinator::builder()
         .masters(urls)
         // Five times the default for near masters, so that the demo works on a busy machine.
-        .node_timeout(Duration::from_millis(250))
+        .response_timeout(Duration::from_millis(250))
         .ttl(TTL)
         .max_ttl(TTL)
         .build()

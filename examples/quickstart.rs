@@ -54,7 +54,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let seen = printer.inspect().await;
         println!(
             "fair:     {} waiter in the queue",
-            seen.map_or(0, |seen| seen.queue.len())
+            seen.map_or(0, |seen| seen.waiters.len())
         );
         guard.release().await // wakes the waiter
     });

@@ -99,7 +99,7 @@ async fn acquire(masters: &[Server]) -> Result<FencedGuard> {
     let locks = Coordinator::builder()
         .masters(masters.iter().map(Server::url))
         // Five times the default for near masters, so that the example works on a busy machine.
-        .node_timeout(Duration::from_millis(250))
+        .response_timeout(Duration::from_millis(250))
         .build()?;
     let lock = locks.mutex("account").ttl(TTL).renewal(Renewal::Off);
     Ok(lock.fenced().acquire_within(10 * TTL).await?)

@@ -46,10 +46,10 @@ fn current_thread() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Returns a coordinator with a node timeout for a busy machine.
+/// Returns a coordinator with a response timeout for a busy machine.
 fn patient(masters: &[MemoryMaster]) -> Result<Coordinator, ConfigError> {
     let builder = Coordinator::builder().quarantine(Quarantine::Off);
-    let builder = builder.node_timeout(seconds(5)).max_ttl(LONG).ttl(LONG);
+    let builder = builder.response_timeout(seconds(5)).max_ttl(LONG).ttl(LONG);
     builder.masters(masters).build()
 }
 
@@ -120,7 +120,7 @@ fn a_thread_that_works_for_three_ttls_between_two_calls_still_holds() {
     let _inside = runtime.enter();
     let masters = masters();
     let builder = Coordinator::builder().masters(&masters).ttl(ttl);
-    let locks = builder.node_timeout(millis(500)).build().unwrap();
+    let locks = builder.response_timeout(millis(500)).build().unwrap();
     runtime.block_on(locks.all_ready(LIMIT)).unwrap();
     let guard = runtime.block_on(locks.mutex(NAME).acquire()).unwrap();
     thread::sleep(3 * ttl);
@@ -182,7 +182,7 @@ fn closing_ends_waits_in_other_threads() {
             !runtime
                 .block_on(wanted[0].inspect())
                 .unwrap()
-                .queue
+                .waiters
                 .is_empty()
         };
         until("a waiter in the queue", is_queued);
@@ -268,7 +268,7 @@ fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     let events = locks.health_events();
     in_time("the end of the runtime", move || drop(runtime));
     let other = current_thread();
-    assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Ended);
+    assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Closed);
     mutex.ensure_held().unwrap_err();
     in_time("a guard", move || drop(mutex));
     let closed = other.block_on(locks.mutex("t").acquire());

@@ -81,7 +81,7 @@ fn no_text_and_no_event_shows_a_secret() {
 
         let quick = masters
             .builder()
-            .node_timeout(Duration::from_millis(400))
+            .response_timeout(Duration::from_millis(400))
             // With a large drift, keys outlive the validity, so masters can confirm too late.
             .drift_ppm(300_000)
             .build()
@@ -327,7 +327,7 @@ impl Masters {
 
 fn patient() -> Builder {
     Coordinator::builder()
-        .node_timeout(Duration::from_secs(2))
+        .response_timeout(Duration::from_secs(2))
         .ttl(Duration::from_secs(30))
 }
 

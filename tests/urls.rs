@@ -126,7 +126,7 @@ fn with_urls(test: impl AsyncFnOnce(Vec<String>)) {
 fn coordinator(urls: &[String]) -> Coordinator {
     Coordinator::builder()
         .masters(urls)
-        .node_timeout(Duration::from_secs(2))
+        .response_timeout(Duration::from_secs(2))
         .connect_timeout(Duration::from_secs(5))
         .build()
         .unwrap()

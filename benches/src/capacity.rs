@@ -25,7 +25,7 @@ const BUSY: usize = 512;
 const GROUPS: usize = 64;
 
 /// On a busy machine, a cycle must take longer rather than fail.
-const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The time until the last answers arrive. A call returns after those of a majority.
 const LAST_ANSWERS: Duration = Duration::from_millis(50);
@@ -76,7 +76,7 @@ fn settings(servers: &[Server]) -> Builder {
     let builder = Coordinator::builder().masters(servers::urls(servers));
     builder
         .quarantine(Quarantine::Off)
-        .node_timeout(NODE_TIMEOUT)
+        .response_timeout(RESPONSE_TIMEOUT)
 }
 
 /// Measures coordinators that do nothing.

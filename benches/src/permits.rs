@@ -85,7 +85,7 @@ pub async fn hand_over(urls: &[String], turns: usize) -> Result<f64> {
             let guard = lock.acquire().await;
             (guard, Instant::now())
         });
-        while one.semaphore("full", 1).inspect().await?.queue.is_empty() {
+        while one.semaphore("full", 1).inspect().await?.waiters.is_empty() {
             sleep(Duration::from_millis(1)).await;
         }
         sleep(Duration::from_millis(5)).await; // the waiter is in all queues

@@ -61,7 +61,7 @@ pub fn native_release(servers: &[Server]) -> Option<&'static str> {
 pub fn check_empty(servers: &[Server], whom: &str) -> Result<()> {
     const LEFT: &str = "local counters = redis.call('KEYS', 'quorlock:fence:*')
         if #counters > 0 then redis.call('DEL', unpack(counters)) end
-        return redis.call('DBSIZE') - redis.call('EXISTS', 'quorlock:guard')";
+        return redis.call('DBSIZE') - redis.call('EXISTS', 'quorlock:origin')";
     for server in servers {
         let left = server.command(&["EVAL", LEFT, "0"]);
         if left != "0" {

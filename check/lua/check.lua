@@ -42,7 +42,7 @@ local function ago(millis)
   return string.format('%.0f', math.max(math.floor(now / 1000) - millis, 0))
 end
 
-local origin = try('origin', 'HMGET', 'quorlock:guard', 'run_id', 'since', 'seen')
+local origin = try('origin', 'HMGET', 'quorlock:origin', 'run_id', 'since', 'seen')
 local run_id = string.match(info, 'run_id:(%x+)')
 if origin and run_id and now then
   local since, seen = tonumber(origin[2] or ''), tonumber(origin[3] or '')
@@ -60,7 +60,7 @@ end
 
 -- A server checks rights before arguments. So commands that write get wrong arguments: they fail in
 -- any case, but the error tells whether the user has the right.
-try('origin_write', 'HSET', 'quorlock:guard', 'one', '1', 'without a value')
+try('origin_write', 'HSET', 'quorlock:origin', 'one', '1', 'without a value')
 local key = ARGV[1]
 for _, words in ipairs({
   { 'SET', key, 'x', 'WRONG' }, { 'PEXPIRE', key, 'wrong' }, { 'HSET', key, 'one', '1', 'without a value' },

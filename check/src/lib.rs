@@ -75,7 +75,7 @@ pub struct Shared {
     /// The protection against masters that may have lost locks.
     pub quarantine: Quarantine,
     /// The time that a master has to answer.
-    pub node_timeout: Duration,
+    pub response_timeout: Duration,
     /// The time that connecting may take.
     pub connect_timeout: Duration,
     /// The lists that programs may use, if they are not those that are checked.
@@ -98,7 +98,7 @@ impl Default for Shared {
             max_ttl: Duration::from_secs(60),
             drift_ppm: 10_000,
             quarantine: Quarantine::default(),
-            node_timeout: Duration::from_secs(1),
+            response_timeout: Duration::from_secs(1),
             connect_timeout: Duration::from_secs(1),
             lists: Vec::new(),
         }
@@ -116,7 +116,7 @@ impl From<&SharedSettings> for Shared {
                 Some(true) => Quarantine::Strict,
                 _ => usual.quarantine,
             },
-            node_timeout: settings.node_timeout.unwrap_or(usual.node_timeout),
+            response_timeout: settings.response_timeout.unwrap_or(usual.response_timeout),
             connect_timeout: settings.connect_timeout.unwrap_or(usual.connect_timeout),
             ..usual
         }

@@ -48,7 +48,7 @@ impl Link {
         Ok(Self {
             connection,
             task: spawn(task),
-            limit: shared.node_timeout,
+            limit: shared.response_timeout,
         })
     }
 

@@ -157,13 +157,13 @@ fn answers(facts: &Facts) -> impl Iterator<Item = Finding> {
 }
 
 /// What the check tries for the origin key, and the rights to these commands.
-const TO_GUARD: [(&str, &str); 4] = [
+const TO_ORIGIN: [(&str, &str); 4] = [
     ("INFO", "+info"),
     ("TIME", "+time"),
     ("origin", "+hmget"),
     ("origin_write", "+hset"),
 ];
-const GUARD_PATTERN: &str = "~quorlock:guard";
+const ORIGIN_PATTERN: &str = "~quorlock:origin";
 
 /// Returns the finding about an origin key that cannot be read.
 fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
@@ -175,15 +175,15 @@ fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
     let error = tried.find_map(|tried| facts.get(tried))?;
     let is_told = facts.elsewhere().is_some() || facts.write_error() == Some("CLUSTERDOWN");
     let row = match ServerError::of(error).is_denial() {
-        true => GUARD_DENIED,
-        false => GUARD_UNREAD,
+        true => ORIGIN_DENIED,
+        false => ORIGIN_UNREAD,
     };
     if is_told {
         return None;
     }
     let finding = after(row, &said(error), NOT_IN_SCRIPTS);
     Some(match finding.fix.is_empty() {
-        true => finding.fixed_by(give(&denied(facts, &TO_GUARD, GUARD_PATTERN))),
+        true => finding.fixed_by(give(&denied(facts, &TO_ORIGIN, ORIGIN_PATTERN))),
         false => finding,
     })
 }
@@ -191,7 +191,7 @@ fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
 /// Returns the finding about an origin key that can be read, but not written.
 fn unwritten(facts: &Facts, shared: &Shared) -> Option<Finding> {
     let denial = facts.denial("origin_write")?;
-    let is_told = !denied(facts, &TO_GUARD[..3], GUARD_PATTERN).is_empty();
+    let is_told = !denied(facts, &TO_ORIGIN[..3], ORIGIN_PATTERN).is_empty();
     if is_told || shared.quarantine == Quarantine::Off {
         return None;
     }
@@ -201,9 +201,9 @@ fn unwritten(facts: &Facts, shared: &Shared) -> Option<Finding> {
     };
     let fix = match is_forbidden(denial) {
         true => NOT_IN_SCRIPTS.to_owned(),
-        false => give(&denied(facts, &TO_GUARD, GUARD_PATTERN)),
+        false => give(&denied(facts, &TO_ORIGIN, ORIGIN_PATTERN)),
     };
-    Some(GUARD_UNWRITTEN.with(value).fixed_by(fix))
+    Some(ORIGIN_UNWRITTEN.with(value).fixed_by(fix))
 }
 
 const PATTERNS: &str = "patterns for quorlock:check and the names of your locks";

@@ -128,22 +128,22 @@ table! {
 
 // A master that answers: whether a loss of its locks is noticed.
 table! {
-    GUARD_DENIED = Refuse "quorlock:guard"; "if it restarts without its locks, nobody notices"; "";
-    GUARD_UNREAD = Unknown "quorlock:guard"; "it is unknown whether a restart without its locks would be noticed";
+    ORIGIN_DENIED = Refuse "quorlock:origin"; "if it restarts without its locks, nobody notices"; "";
+    ORIGIN_UNREAD = Unknown "quorlock:origin"; "it is unknown whether a restart without its locks would be noticed";
         LOOK_AT_LOG;
-    GUARD_UNWRITTEN = Warn "quorlock:guard";
+    ORIGIN_UNWRITTEN = Warn "quorlock:origin";
         "if it restarts without its locks, no program of its user notices, and two programs may get one \
          lock; those that are Strict do not use it then"; "";
     KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
-    LOST = Refuse "quorlock:guard";
+    LOST = Refuse "quorlock:origin";
         "it lost its keys after it was dialled, and locks with them; or the programs have quarantine \
          off, or no program may write the key"; REDIAL;
-    NEW = Info "quorlock:guard"; "it is new, or it lost its locks: a program that never saw it takes it for new";
+    NEW = Info "quorlock:origin"; "it is new, or it lost its locks: a program that never saw it takes it for new";
         "nothing, if no program has run yet, or all are Strict; otherwise start no program for a quarantine";
-    QUARANTINED = Warn "quorlock:guard"; "it may have forgotten locks, and has no vote until those have expired";
+    QUARANTINED = Warn "quorlock:origin"; "it may have forgotten locks, and has no vote until those have expired";
         "wait; if it did not restart, look for a backup or another replica that connected";
-    RESTARTED = Warn "quorlock:guard"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
+    RESTARTED = Warn "quorlock:origin"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
     UNTRACKED = Warn "CLIENT TRACKING";
         "it tells nobody of changes: waiters poll, and programs with quarantine do not notice if it loses \
          its keys, by FLUSHALL or as a replica for a while, and two of them may get one lock";

@@ -25,7 +25,7 @@ const FIT: &str = "run_id:RUN\nredis_version:7.0.15\nredis_mode:standalone\nrole
                    timeout:0\ntime:5000000\norigin_age:never\ntry.SET:ERR syntax error\n\
                    try.HSET:ERR wrong number of arguments for 'hset' command\nmay_listen:yes\n";
 
-const GUARD: &str = "quorlock:guard";
+const ORIGIN: &str = "quorlock:origin";
 
 type Found = (Severity, &'static str);
 
@@ -164,7 +164,7 @@ fn a_missing_answer_is_a_finding() {
         answer: Ok(Facts::parse(&text, 5_000_000, 5_000_000)),
         ..master("c", "")
     };
-    let expected = [(Refuse, GUARD), (Unknown, "INFO")];
+    let expected = [(Refuse, ORIGIN), (Unknown, "INFO")];
     assert_eq!(found_in(&beside_two(denied, &Shared::default())), expected);
 }
 
@@ -212,7 +212,7 @@ fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
             });
             let mut found = found_in(&beside_two(third, &Shared::default()));
             found.retain(|one| *one != (Info, "key template"));
-            let expected = Vec::from_iter(expected.map(|severity| (severity, GUARD)));
+            let expected = Vec::from_iter(expected.map(|severity| (severity, ORIGIN)));
             assert_eq!(found, expected, "{age} {name} {seconds}");
         }
     }
@@ -332,8 +332,8 @@ fn each_error_about_the_state_of_a_server_has_its_own_cure() {
     }
 }
 
-/// `server_error.rs` of the crate has the words of each version, and `tests/redis/cures.rs` has users
-/// that lack rights on a server.
+/// `server_error.rs` of the crate has the words of each version, and `tests/redis/cures.rs` has
+/// users that lack rights on a server.
 #[test]
 fn each_missing_right_has_its_finding() {
     const COMMAND: &str = "User lock has no permissions to run the 'set' command";
@@ -398,7 +398,7 @@ fn a_fix_helps_where_the_server_itself_forbids_a_command() {
         let masters = ["a", "b", "c"].map(|name| master(name, &changes));
         let report = check(&masters, &Shared::default());
         let is_of = |one: &&crate::Finding| {
-            one.setting.starts_with("rights") || one.setting.starts_with(GUARD)
+            one.setting.starts_with("rights") || one.setting.starts_with(ORIGIN)
         };
         let fixes = report.findings.iter().filter(is_of).map(|one| &one.fix);
         let fixes: Vec<_> = fixes.collect();
@@ -514,8 +514,8 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     let (lists, max_ttl) = (ListsId::of(["z:1"], []), Duration::from_secs(9));
     let hasty = ConnectionName::new(lists, "quorlock:check", max_ttl, None);
     for (name, database, expected) in [
-        (&name, 0, &[(Refuse, GUARD)][..]),
-        (&name, 3, &[(Warn, "database"), (Info, GUARD)]),
+        (&name, 0, &[(Refuse, ORIGIN)][..]),
+        (&name, 3, &[(Warn, "database"), (Info, ORIGIN)]),
         (
             &hasty,
             3,
@@ -523,7 +523,7 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
                 (Warn, "database"),
                 (Warn, "lists"),
                 (Warn, "max_ttl"),
-                (Info, GUARD),
+                (Info, ORIGIN),
             ],
         ),
     ] {

@@ -79,7 +79,7 @@ pub(crate) struct Common {
     #[arg(global = true, long, value_parser = time)]
     pub(crate) connect_timeout: Option<Duration>,
     #[arg(global = true, long, value_parser = time)]
-    pub(crate) node_timeout: Option<Duration>,
+    pub(crate) response_timeout: Option<Duration>,
     /// Say more on stderr, such as all votes.
     #[arg(global = true, short, long, action = ArgAction::Count)]
     pub(crate) verbose: u8,

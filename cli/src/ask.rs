@@ -63,9 +63,9 @@ impl Held {
     }
 
     /// Releases the lock, or leaves it for the rest of its minimum time. After a short time, it
-    /// gives up waiting for the masters, and the lock ends with its TTL. It says so, unless the lock
-    /// was lost before: then that is the result. Otherwise the result is `done`. It always says that
-    /// the minimum time cannot be kept.
+    /// gives up waiting for the masters, and the lock ends with its TTL. It says so, unless the
+    /// lock was lost before: then that is the result. Otherwise the result is `done`. It always
+    /// says that the minimum time cannot be kept.
     pub(crate) async fn give_back(
         self,
         asking: &Asking,
@@ -154,12 +154,10 @@ pub(crate) async fn ask(
         }
         Err(failure) => {
             close(&locks).await;
-            if failure.exit() != Exit::Contended {
+            if failure.exit() != Exit::Busy {
                 return Err(failure);
             }
-            let exit = asking
-                .conflict_exit_code
-                .map_or(Exit::Contended, Exit::Code);
+            let exit = asking.conflict_exit_code.map_or(Exit::Busy, Exit::Code);
             if asking.quiet {
                 return Ok(Asked::Nothing(exit));
             }
@@ -243,8 +241,8 @@ async fn held_without_ttl(
         return None;
     }
     let sentence = without_ttl(wanted, error).await?;
-    // Not `Contended`, which --quiet hides.
-    let exit = asking.conflict_exit_code.unwrap_or(Exit::Contended.code());
+    // Not `Busy`, which --quiet hides.
+    let exit = asking.conflict_exit_code.unwrap_or(Exit::Busy.code());
     Some(Failure::new(Exit::Code(exit), sentence))
 }
 

@@ -162,7 +162,7 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
         (Exit::NoQuorum, why)
     } else if count(Outcome::NewerHolder) > 0 {
         (
-            Exit::Contended,
+            Exit::Busy,
             "a newer holder has it; look at it with `quorlock status`".to_owned(),
         )
     } else {

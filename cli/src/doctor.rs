@@ -227,8 +227,8 @@ mod tests {
         let copied = |host| Some(format!("redis-cli -h {host} -p 6379 CONFIG SET timeout 0"));
         assert_eq!(command("10.0.0.1:6379", fix), copied("10.0.0.1"));
         assert_eq!(command("[::1]:6379", fix), copied("::1"));
-        let rights = "ACL SETUSER app +eval +client|list ~quorlock:guard; or another server";
-        let shown = "redis-cli -h a -p 1 ACL SETUSER app +eval '+client|list' '~quorlock:guard'";
+        let rights = "ACL SETUSER app +eval +client|list ~quorlock:origin; or another server";
+        let shown = "redis-cli -h a -p 1 ACL SETUSER app +eval '+client|list' '~quorlock:origin'";
         assert_eq!(command("a:1", rights).as_deref(), Some(shown));
         for (master, fix) in [
             ("/run/redis.sock", fix),

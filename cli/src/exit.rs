@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     /// 74: the output could not be written.
     Output,
     /// 75: another holder has the lock. Try again later.
-    Contended,
+    Busy,
     /// 76: the lock was lost while it was held.
     Lost,
     /// 78: the configuration is wrong, or the name is in use as another kind of lock.
@@ -41,7 +41,7 @@ impl Exit {
             Self::NoQuorum => 69,
             Self::System => 71,
             Self::Output => 74,
-            Self::Contended => 75,
+            Self::Busy => 75,
             Self::Lost => 76,
             Self::Configuration => 78,
             Self::NotExecutable => 126,

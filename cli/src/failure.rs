@@ -56,7 +56,7 @@ impl Failure {
         let (exit, sentence) = match error.reason() {
             // Readers may hold it.
             Reason::Queued if asking.read => (
-                Exit::Contended,
+                Exit::Busy,
                 format!("a writer waits for {name:?}{waited}; try again later, {wait}"),
             ),
             _ => describe(error, holder, &waited, wait),
@@ -141,7 +141,7 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
         _ => return (Exit::NoQuorum, in_words_of_the_file(&error.to_string())),
     };
     let sentence = format!("{name:?} is {by}{waited}; try again later, {wait}");
-    (Exit::Contended, sentence)
+    (Exit::Busy, sentence)
 }
 
 /// Says who holds a lock, and for how long.
@@ -154,7 +154,7 @@ pub(crate) fn held_by(holder: &str, remaining: Option<Duration>) -> String {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let exit = match error {
-            ConfigError::Shared { .. } => Exit::Configuration,
+            ConfigError::BadSetting { .. } => Exit::Configuration,
             _ => Exit::Usage,
         };
         Self::new(exit, in_words_of_the_file(&error.to_string()))

@@ -68,7 +68,7 @@ ends soon: its program has ended or stands still, or never renews.
 Masters have no list of locks. With a key template such as locks:{name}, \
 `redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
 
-Exit status: 0 free, 75 held or contested, 69 no majority of masters answered or can vote, 78 \
+Exit status: 0 free, 75 held or split, 69 no majority of masters answered or can vote, 78 \
 that stays so until a setting is changed, such as the login or a right. With several names, 69 comes before 75, and 75 \
 before 0.";
 

@@ -32,7 +32,7 @@ pub(crate) struct HolderLook {
     pub(crate) depth: u64,
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub(crate) remaining: Option<Duration>,
-    lease: Option<Lease>,
+    renewal: Option<RenewalSeen>,
     /// The whole client name.
     #[serde(skip)]
     name: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) struct HolderLook {
 /// What becomes of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Lease {
+enum RenewalSeen {
     /// A later look found more time than an earlier one.
     Renewed,
     /// A renewal is overdue. The program may have ended, stand still, or renew nothing.
@@ -87,9 +87,9 @@ impl HoldersLook {
             if let Some(before) = earlier.find(is_it) {
                 now.ttl = before.ttl;
                 let is_longer = now.remaining > before.remaining.map(|left| left + NOISE);
-                now.lease = match before.lease == Some(Lease::Renewed) || is_longer {
-                    true => Some(Lease::Renewed),
-                    false => now.find_lease(),
+                now.renewal = match before.renewal == Some(RenewalSeen::Renewed) || is_longer {
+                    true => Some(RenewalSeen::Renewed),
+                    false => now.find_renewal(),
                 };
             }
         }
@@ -134,28 +134,28 @@ impl HolderLook {
             program,
             depth: holder.depth,
             remaining: holder.remaining,
-            lease: None,
+            renewal: None,
             name: holder.client.clone(),
         };
-        look.lease = look.find_lease();
+        look.renewal = look.find_renewal();
         look
     }
 
     /// Returns what one look shows. A holder that is alive renews its lock when two thirds of the
     /// TTL are left.
-    fn find_lease(&self) -> Option<Lease> {
+    fn find_renewal(&self) -> Option<RenewalSeen> {
         let (left, ttl) = self.remaining.zip(self.ttl)?;
         let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
         if left > ttl + NOISE || is_overdue && self.program.may_stay {
-            return Some(Lease::MinHold);
+            return Some(RenewalSeen::MinHold);
         }
-        is_overdue.then_some(Lease::NotRenewed)
+        is_overdue.then_some(RenewalSeen::NotRenewed)
     }
 
     /// Returns the time until another look shows whether the lock is renewed. `None` if that is
     /// known, or if nothing tells this holder from the next one.
     pub(crate) fn decided_in(&self) -> Option<Duration> {
-        let is_open = self.lease.is_none() && (self.name.is_some() || self.owner.is_some());
+        let is_open = self.renewal.is_none() && (self.name.is_some() || self.owner.is_some());
         let (left, ttl) = self.remaining.zip(self.ttl).filter(|_| is_open)?;
         Some((left + ttl / 3 + LATE).saturating_sub(ttl))
     }
@@ -215,15 +215,17 @@ impl HolderLook {
     /// Says what becomes of the lock.
     fn outlook(&self) -> String {
         let no_ttl = "without a TTL";
-        match (self.left(), self.lease) {
+        match (self.left(), self.renewal) {
             (None, _) if self.may_be_no_lock() => format!("{no_ttl}, so it may be no lock"),
             (None, _) => no_ttl.to_owned(),
             (Some(left), _) if self.may_be_foreign() => {
                 format!("{left} left, {FOREIGN}")
             }
-            (_, Some(Lease::Renewed)) => "renewed".to_owned(),
-            (Some(left), Some(Lease::NotRenewed)) => format!("not renewed in time, {left} left"),
-            (Some(left), Some(Lease::MinHold)) => format!("{left} left, {KEPT}"),
+            (_, Some(RenewalSeen::Renewed)) => "renewed".to_owned(),
+            (Some(left), Some(RenewalSeen::NotRenewed)) => {
+                format!("not renewed in time, {left} left")
+            }
+            (Some(left), Some(RenewalSeen::MinHold)) => format!("{left} left, {KEPT}"),
             (Some(left), None) => format!("{left} left unless it is renewed"),
         }
     }
@@ -248,7 +250,7 @@ impl HolderLook {
     fn columns(&self) -> (String, String) {
         let kind = match self.kind {
             Some(Kind::ReadWrite) => self.role(),
-            kind => kind.map_or("not a lock", Kind::word),
+            kind => kind.map_or("not a lock", Kind::as_str),
         };
         let who = match (&self.program.client, &self.owner) {
             (Some(client), _) => format!("{kind} {client}"),
@@ -297,7 +299,7 @@ fn access_word<S: Serializer>(shares: &bool, to: S) -> Result<S::Ok, S::Error> {
 
 /// Serializes the word for a kind.
 fn word<S: Serializer>(kind: &Option<Kind>, to: S) -> Result<S::Ok, S::Error> {
-    kind.map(Kind::word).serialize(to)
+    kind.map(Kind::as_str).serialize(to)
 }
 
 #[cfg(test)]
@@ -312,7 +314,7 @@ mod tests {
             program: name.map(Program::parse).unwrap_or_default(),
             depth: 1,
             remaining: None,
-            lease: None,
+            renewal: None,
             name: name.map(str::to_owned),
             ttl: None,
         }
@@ -321,7 +323,7 @@ mod tests {
     /// The TTL is 9 s, and a renewal is due with 6 s left.
     #[test]
     fn two_looks_show_whether_a_lock_is_renewed() {
-        use Lease::{MinHold, NotRenewed, Renewed};
+        use RenewalSeen::{MinHold, NotRenewed, Renewed};
         for (looks, expected, outlook) in [
             (&[8_000][..], None, "8.0s left unless it is renewed"),
             (&[8_000, 7_800], None, "7.8s left unless it is renewed"),
@@ -340,7 +342,7 @@ mod tests {
                 let mut look = holder(Kind::Mutex, None, Some("a/1+5+9000"));
                 look.remaining = Some(Duration::from_millis(*left));
                 look.ttl = Some(Duration::from_secs(9));
-                look.lease = look.find_lease();
+                look.renewal = look.find_renewal();
                 let mut now = HoldersLook::of(&[]);
                 now.holder = Some(look);
                 now.compare(&holders);
@@ -348,7 +350,7 @@ mod tests {
             }
             let last = holders.holder.unwrap();
             assert_eq!(
-                (last.lease, &*last.outlook()),
+                (last.renewal, &*last.outlook()),
                 (expected, outlook),
                 "{looks:?}"
             );

@@ -118,7 +118,7 @@ impl Part {
 
 #[expect(clippy::ref_option, reason = "serde passes the field like this")]
 fn word<S: Serializer>(change: &Option<Membership>, to: S) -> Result<S::Ok, S::Error> {
-    change.map(Membership::word).serialize(to)
+    change.map(Membership::as_str).serialize(to)
 }
 
 /// One list, in the JSON.
@@ -142,7 +142,7 @@ impl ListReport {
             let masters = health.iter();
             let masters = masters.filter(|master| is_in(master.membership, tally.list));
             Self {
-                list: tally.list.word(),
+                list: tally.list.as_str(),
                 quorum: tally.quorum,
                 masters: masters.map(|master| master.master.to_string()).collect(),
             }

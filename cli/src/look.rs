@@ -54,7 +54,7 @@ pub(crate) enum Verdict {
     /// One holder has a majority.
     Held,
     /// No holder has a majority, and too few masters are free for another one.
-    Contested,
+    Split,
     /// The lock has no holder, but too few masters have a vote, because they may have forgotten
     /// locks.
     Quarantined,
@@ -95,7 +95,7 @@ impl Verdict {
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::Free => Exit::Success,
-            Self::Held | Self::Contested => Exit::Contended,
+            Self::Held | Self::Split => Exit::Busy,
             Self::Quarantined | Self::NoQuorum => Exit::NoQuorum,
         }
     }
@@ -178,17 +178,17 @@ impl Look {
             .filter(|((_, is_able), view)| *view == MasterView::Free && (*is_able || !is_known));
         let free: Vec<_> = free.map(|((row, _), _)| row.master).collect();
         let free = Tallies::of_votes(&inspection.votes, |row| free.contains(&row.master));
-        let verdict = match (inspection.is_held(), inspection.is_contested()) {
+        let verdict = match (inspection.is_held(), inspection.is_split()) {
             (true, false) => Verdict::Held,
-            (true, true) => Verdict::Contested,
+            (true, true) => Verdict::Split,
             (false, _) if free.has_quorum() => Verdict::Free,
-            (false, _) => Verdict::Contested,
+            (false, _) => Verdict::Split,
         };
         Self {
             name: inspection.name.to_string(),
             verdict,
             holders: HoldersLook::of(&inspection.holders),
-            waiters: inspection.queue.clone(),
+            waiters: inspection.waiters.clone(),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
             counted: free,
@@ -268,9 +268,9 @@ impl Look {
         let (held_on, all) = (held_on.count(), self.masters.len());
         match (self.verdict, &self.holders.holder) {
             (Verdict::Held, Some(_)) => format!("held {}", self.holders.sentence()),
-            (Verdict::Contested, Some(_)) => "contested: no holder has a majority".to_owned(),
-            (Verdict::Contested, None) => format!(
-                "contested: held on {held_on} of {all} masters, and too few others are free{}",
+            (Verdict::Split, Some(_)) => "split: no holder has a majority".to_owned(),
+            (Verdict::Split, None) => format!(
+                "split: held on {held_on} of {all} masters, and too few others are free{}",
                 self.lacking()
             ),
             (Verdict::Free, _) if held_on > 0 => {

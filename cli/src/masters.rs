@@ -259,7 +259,7 @@ fn set_options(settings: &mut SharedSettings, common: &Common) {
     set.max_ttl = given.max_ttl.or(set.max_ttl);
     set.strict = given.strict.or(set.strict);
     set.connect_timeout = given.connect_timeout.or(set.connect_timeout);
-    set.node_timeout = given.node_timeout.or(set.node_timeout);
+    set.response_timeout = given.response_timeout.or(set.response_timeout);
 }
 
 /// Returns the masters of options, each of which may name several.

@@ -24,7 +24,7 @@ pub fn run(input: &[u8]) {
 struct Input {
     masters: u8,
     ttl: Option<Time>,
-    node_timeout: Option<Time>,
+    response_timeout: Option<Time>,
     connect_timeout: Option<Time>,
     drift_ppm: Option<u32>,
     retry_delay: Option<(Time, Time)>,
@@ -157,7 +157,7 @@ impl Input {
         }
         set! {
             ttl: ttl.duration();
-            node_timeout: node_timeout.duration();
+            response_timeout: response_timeout.duration();
             connect_timeout: connect_timeout.duration();
             drift_ppm: *drift_ppm;
             retry_delay: retry_delay.0.duration(), retry_delay.1.duration();

@@ -110,7 +110,7 @@ impl HostileMaster {
     /// Returns this master for a coordinator.
     pub(crate) fn spec(&self, address: &str) -> MasterSpec {
         let master = self.clone();
-        MasterSpec::from_stream(&format!("redis://{address}"), move || {
+        MasterSpec::with_connector(&format!("redis://{address}"), move || {
             master.with(|state| state.connections += 1);
             let (ours, theirs) = duplex(64 * 1024);
             tokio::spawn(master.clone().serve(ours));
@@ -185,7 +185,7 @@ impl HostileMaster {
 }
 
 fn is_origin_query(words: &[Vec<u8>]) -> bool {
-    words.get(3).is_some_and(|key| key == b"quorlock:guard")
+    words.get(3).is_some_and(|key| key == b"quorlock:origin")
 }
 
 /// Returns whether a command prepares a connection.
@@ -314,7 +314,7 @@ impl Word {
         match self {
             Self::Any(text) => text.clone(),
             Self::Known(number) => {
-                let mut known = [&KINDS.map(Kind::word)[..], OTHERS].concat();
+                let mut known = [&KINDS.map(Kind::as_str)[..], OTHERS].concat();
                 known.sort_unstable();
                 known[usize::from(*number) % known.len()].to_owned()
             }

@@ -23,7 +23,7 @@ pub fn run(input: &[u8]) {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(200);
-const NODE_TIMEOUT: Duration = Duration::from_millis(20);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(20);
 const TTL: Duration = Duration::from_millis(1_000);
 /// The longest time until a master that became honest is dialled again.
 const REDIAL: Duration = Duration::from_millis(1_300);
@@ -88,7 +88,7 @@ fn spec(master: &HostileMaster) -> MasterSpec {
 fn coordinator(quarantine: Quarantine, masters: [MasterSpec; 3]) -> Coordinator {
     let locks = Coordinator::builder()
         .masters(masters)
-        .node_timeout(NODE_TIMEOUT)
+        .response_timeout(RESPONSE_TIMEOUT)
         .connect_timeout(CONNECT_TIMEOUT)
         .ttl(TTL)
         .max_ttl(TTL)

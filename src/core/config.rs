@@ -7,7 +7,7 @@ use super::{
     protocol::{identity::ClientName, name::KeyTemplate},
     restart::Quarantine,
     time::{
-        Backoff, NodeTimeout,
+        Backoff, ResponseTimeout,
         lease::{Drift, Renewal, Ttl},
     },
 };
@@ -16,7 +16,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) ttl: Ttl,
-    pub(crate) node_timeout: NodeTimeout,
+    pub(crate) response_timeout: ResponseTimeout,
     pub(crate) connect_timeout: Duration,
     pub(crate) drift: Drift,
     pub(crate) retry: Backoff,
@@ -26,7 +26,7 @@ pub(crate) struct Config {
     pub(crate) client_name: Option<ClientName>,
     pub(crate) label: Option<Arc<str>>,
     pub(crate) renewal: Renewal,
-    /// Waiters may be silent for this time, or for four node timeouts if that is longer.
+    /// Waiters may be silent for this time, or for four response timeouts if that is longer.
     pub(crate) waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
     /// `None` means the default, which depends on other settings.
@@ -39,7 +39,7 @@ impl Config {
         let millis = Duration::from_millis;
         Ok(Self {
             ttl: Ttl::whole(millis(10_000))?,
-            node_timeout: NodeTimeout::Measured,
+            response_timeout: ResponseTimeout::Measured,
             connect_timeout: millis(1_000),
             drift: Drift::from_ppm(10_000)?,
             retry: delays("retry delay", millis(10), millis(200))?,
@@ -57,7 +57,7 @@ impl Config {
 
     /// Checks a TTL against the other settings.
     pub(crate) fn ttl(&self, ttl: Duration) -> Result<Ttl, ConfigError> {
-        Ttl::parse(ttl, self.node_timeout.least(), self.drift)?.at_most(self.max_ttl())
+        Ttl::parse(ttl, self.response_timeout.least(), self.drift)?.at_most(self.max_ttl())
     }
 
     /// Returns the longest TTL. A master that forgot locks is quarantined for about this long.

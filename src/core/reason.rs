@@ -10,8 +10,8 @@ use super::config_error::ConfigError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
-    /// task of the coordinator, or the coordinator was made before this process was forked. The
+    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in
+    /// the task of the coordinator, or the coordinator was made before this process was forked. The
     /// last attempt sent nothing.
     Closed,
 
@@ -65,7 +65,8 @@ pub enum Reason {
     /// lock for longer than an attempt takes. The attempt that got this error sent nothing.
     ///
     /// Tasks of one owner make their attempts one after the other. Another try does not help if the
-    /// other task no longer polls its future: see [`Lock`](crate::Lock#futures-that-are-not-polled).
+    /// other task no longer polls its future: see
+    /// [`Lock`](crate::Lock#futures-that-are-not-polled).
     OwnerBusy,
 
     /// Too many masters may have forgotten locks, for example after a restart. The other masters
@@ -127,8 +128,9 @@ impl Reason {
         match self {
             Self::Closed => Some("closed"),
             Self::Config(_) | Self::NotFenced | Self::Upgrade => None,
-            Self::Denied { .. } | Self::NoQuorum => Some("no_quorum"),
-            Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split => Some("contended"),
+            Self::Denied { .. } => Some("denied"),
+            Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split => Some("busy"),
+            Self::NoQuorum => Some("no_quorum"),
             Self::OtherKind => Some("other_kind"),
             Self::Quarantined { .. } => Some("quarantined"),
             Self::TooSlow { .. } => Some("too_slow"),
@@ -191,19 +193,19 @@ mod tests {
         for (reason, class, word) in [
             (Reason::Closed, "unavailable", "closed"),
             (Reason::Config(ConfigError::EmptyName), "mistake", ""),
-            (Reason::Denied { right: "".into() }, "mistake", "no_quorum"),
-            (Reason::Held { remaining: None }, "busy", "contended"),
+            (Reason::Denied { right: "".into() }, "mistake", "denied"),
+            (Reason::Held { remaining: None }, "busy", "busy"),
             (Reason::NoQuorum, "unavailable", "no_quorum"),
             (Reason::NotFenced, "mistake", ""),
             (Reason::OtherKind, "mistake", "other_kind"),
-            (Reason::OwnerBusy, "busy", "contended"),
+            (Reason::OwnerBusy, "busy", "busy"),
             (
                 Reason::Quarantined { remaining },
                 "unavailable",
                 "quarantined",
             ),
-            (Reason::Queued, "busy", "contended"),
-            (Reason::Split, "busy", "contended"),
+            (Reason::Queued, "busy", "busy"),
+            (Reason::Split, "busy", "busy"),
             (
                 Reason::TooSlow { elapsed: remaining },
                 "unavailable",

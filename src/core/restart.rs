@@ -7,7 +7,7 @@ use std::time::Duration;
 /// replica for a while.
 ///
 /// A master that may have lost locks is quarantined: it must not vote while a client may hold a
-/// lock that the master has lost. The coordinator stores the key `quorlock:guard` on every master,
+/// lock that the master has lost. The coordinator stores the key `quorlock:origin` on every master,
 /// and reads the key on every dial. A key whose contents make no sense counts as changed. When a
 /// master reports that all of its keys were deleted or replaced, the coordinator ends the
 /// connection, and the next dial reads the key.
@@ -34,7 +34,7 @@ pub enum Quarantine {
 }
 
 /// The key of the origin record, which shows whether a master may have lost locks.
-pub(crate) const ORIGIN_KEY: &str = "quorlock:guard";
+pub(crate) const ORIGIN_KEY: &str = "quorlock:origin";
 
 /// Returns the arguments of `lua/shared/origin.lua`. Each known run id comes with the number of
 /// milliseconds since the caller last heard from the server with this run id.

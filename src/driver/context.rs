@@ -166,14 +166,15 @@ impl Context {
         &self.machine.observer
     }
 
-    /// Asks all masters a question. If there is a `limit`, a majority that answers after that time is
-    /// too late.
+    /// Asks all masters a question. If there is a `limit`, a majority that answers after that time
+    /// is too late.
     pub(crate) fn ask(&self, question: Command, limit: Option<Duration>) -> RoundHandle {
         let round = (self.machine).with(|machine, now| machine.ask(question, limit, now));
         RoundHandle::new(&self.machine, round)
     }
 
-    /// Returns the state of each master. After a fork, the states are those of a closed coordinator.
+    /// Returns the state of each master. After a fork, the states are those of a closed
+    /// coordinator.
     pub(crate) fn health(&self) -> Vec<MasterHealth> {
         if self.is_forked() {
             let (roster, label) = (&self.machine.roster, self.config.label.as_ref());
@@ -188,11 +189,12 @@ impl Context {
         Votes::new(self.machine.roster.clone(), round.votes().into(), verb)
     }
 
-    /// Waits for an `event` of a round, for at most the [node timeout](Self::node_timeout). Returns
-    /// `None` if the event has not come by then. Masters that are down have voted already. Masters
-    /// that were never connected, or that are slower than a majority, may vote after this timeout.
+    /// Waits for an `event` of a round, for at most the [response timeout](Self::response_timeout).
+    /// Returns `None` if the event has not come by then. Masters that are down have voted already.
+    /// Masters that were never connected, or that are slower than a majority, may vote after this
+    /// timeout.
     pub(crate) async fn in_time<T>(&self, event: impl Future<Output = T>) -> Option<T> {
-        let end = clock::now() + self.node_timeout();
+        let end = clock::now() + self.response_timeout();
         let timer = pin!(self.timers.sleep_until(end));
         match select(pin!(event), timer).await {
             Either::Left((event, _)) => Some(event),
@@ -200,10 +202,10 @@ impl Context {
         }
     }
 
-    /// Returns the node timeout that a majority of masters does not exceed, so that a few slow
-    /// masters do not make calls slow. Before the first dial, returns the shortest node timeout
+    /// Returns the response timeout that a majority of masters does not exceed, so that a few slow
+    /// masters do not make calls slow. Before the first dial, returns the shortest response timeout
     /// that a master can have.
-    pub(crate) fn node_timeout(&self) -> Duration {
+    pub(crate) fn response_timeout(&self) -> Duration {
         self.or_least(self.machine.majority_timeout())
     }
 
@@ -215,7 +217,7 @@ impl Context {
     }
 
     fn or_least(&self, timeout: Option<Duration>) -> Duration {
-        timeout.unwrap_or_else(|| self.config.node_timeout.least())
+        timeout.unwrap_or_else(|| self.config.response_timeout.least())
     }
 
     /// Returns when to try again after `failures` failures, according to the retry delay alone.

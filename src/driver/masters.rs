@@ -26,23 +26,23 @@ impl Shared {
         &self.roster.quorum
     }
 
-    /// Returns the longest node timeout of the masters that were dialled, or `None` if none was
+    /// Returns the longest response timeout of the masters that were dialled, or `None` if none was
     /// dialled.
     pub(crate) fn longest_timeout(&self) -> Option<Duration> {
         self.lock(|machine| {
-            let timeouts = machine.sessions.iter().map(Session::node_timeout);
+            let timeouts = machine.sessions.iter().map(Session::response_timeout);
             timeouts.flatten().max()
         })
     }
 
-    /// Returns the time in which a majority of every set votes: the node timeout that a majority
-    /// does not exceed. If no majority is connected, returns the longest node timeout.
+    /// Returns the time in which a majority of every set votes: the response timeout that a
+    /// majority does not exceed. If no majority is connected, returns the longest response timeout.
     pub(crate) fn majority_timeout(&self) -> Option<Duration> {
         let least = self.lock(|machine| {
             let timeout = |master: usize| {
                 let session = &machine.sessions[master];
                 session
-                    .node_timeout()
+                    .response_timeout()
                     .filter(|_| session.health.is_connected())
             };
             self.quorum().least_of_every(timeout)

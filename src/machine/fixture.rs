@@ -12,18 +12,18 @@ use crate::core::{
     },
     restart::Quarantine,
     time::{
-        NodeTimeout,
+        ResponseTimeout,
         lease::{Drift, Ttl},
         tick::Tick,
     },
     vote::{MasterSet, Refusal, Verb, Vote, round::Round},
 };
 
-/// Returns settings with this node timeout, and without drift.
-pub(crate) fn config(node_timeout: Duration) -> Arc<Config> {
+/// Returns settings with this response timeout, and without drift.
+pub(crate) fn config(response_timeout: Duration) -> Arc<Config> {
     Arc::new(Config {
-        node_timeout: NodeTimeout::Fixed(node_timeout),
-        connect_timeout: node_timeout * 20,
+        response_timeout: ResponseTimeout::Fixed(response_timeout),
+        connect_timeout: response_timeout * 20,
         drift: Drift::from_ppm(0).unwrap(),
         quarantine: Quarantine::Off,
         ..Config::of_defaults().unwrap()
@@ -42,9 +42,9 @@ impl Asking {
 }
 
 impl Machine {
-    /// Posts a command of any verb. Returns its round, with a reference for the caller. With `owed`,
-    /// masters are owed the command for that time. The limit of the round is over, so that only first
-    /// votes count.
+    /// Posts a command of any verb. Returns its round, with a reference for the caller. With
+    /// `owed`, masters are owed the command for that time. The limit of the round is over, so that
+    /// only first votes count.
     pub(crate) fn ask_any(
         &mut self,
         command: Command,

@@ -232,8 +232,8 @@ impl Machine {
         }
     }
 
-    /// Asks all masters a question. If there is a `limit`, a majority that answers after that time is
-    /// too late. Returns the round, with a reference for the caller.
+    /// Asks all masters a question. If there is a `limit`, a majority that answers after that time
+    /// is too late. Returns the round, with a reference for the caller.
     pub(crate) fn ask(&mut self, question: Command, limit: Option<Duration>, now: Now) -> RoundId {
         let verb = question.verb();
         let limit = limit.map(|limit| now.lease + limit);
@@ -522,8 +522,8 @@ impl Machine {
     }
 
     /// Returns the masters whose first dials are not over. Each of them may take as long as the
-    /// connect timeout to vote. Each of the other masters takes at most its node timeout.
+    /// connect timeout to vote. Each of the other masters takes at most its response timeout.
     pub(crate) fn undialled(&self) -> MasterSet {
-        self.those(|session| session.node_timeout().is_none())
+        self.those(|session| session.response_timeout().is_none())
     }
 }

@@ -45,9 +45,9 @@ pub(crate) enum Effect {
     WakeRenewer,
 }
 
-/// A hold that someone wants to see. Subscribers are code of the program, so the spans are used, and
-/// the last reference is dropped, while no mutex is locked. The claim passes its reference on with
-/// the end of the hold.
+/// A hold that someone wants to see. Subscribers are code of the program, so the spans are used,
+/// and the last reference is dropped, while no mutex is locked. The claim passes its reference on
+/// with the end of the hold.
 #[derive(Debug)]
 pub(crate) struct Hold {
     /// `None` if no subscriber wants the span.
@@ -129,16 +129,16 @@ impl Effect {
 
 /// One command, shared by the masters to which it is posted.
 ///
-/// Every master casts at least one vote. The first vote comes at the latest when the node timeout of
-/// the master is over. If a reply comes later, another vote follows. The node timeout begins when
-/// the command is sent. Before that, the command may have to wait for the first dial. If the master
-/// does not keep up, or is dialled again, the command may also wait for up to one node timeout. A
-/// release that is owed may wait for longer: until it is sent, until the connection ends, or until
-/// it is no longer owed. If this process notices a deadline late, the master gets the delay as extra
-/// time, but at most one node timeout.
+/// Every master casts at least one vote. The first vote comes at the latest when the response
+/// timeout of the master is over. If a reply comes later, another vote follows. The response
+/// timeout begins when the command is sent. Before that, the command may have to wait for the first
+/// dial. If the master does not keep up, or is dialled again, the command may also wait for up to
+/// one response timeout. A release that is owed may wait for longer: until it is sent, until the
+/// connection ends, or until it is no longer owed. If this process notices a deadline late, the
+/// master gets the delay as extra time, but at most one response timeout.
 pub(crate) struct Request {
     pub(crate) command: Command,
-    /// The time of the post. The node timeout of each master begins later, when the command is
+    /// The time of the post. The response timeout of each master begins later, when the command is
     /// sent.
     pub(crate) posted: Tick,
     /// The encoded command. The first send creates it.

@@ -17,8 +17,8 @@ pub(crate) struct Renewals {
 
 impl Renewals {
     /// While more renewals than this are undecided, no further one begins. Masters can answer only
-    /// a limited number of renewals within the node timeout. Further ones would time out, and would
-    /// be posted again.
+    /// a limited number of renewals within the response timeout. Further ones would time out, and
+    /// would be posted again.
     const MANY_UNDECIDED: usize = 512;
 
     /// Notes that a renewal was posted.
@@ -32,8 +32,8 @@ impl Renewals {
         (self.undecided == Self::MANY_UNDECIDED).then_some(Effect::WakeRenewer)
     }
 
-    /// Renews `claim` at the time `to`, and not at the time `from`. Returns whether the renewer must
-    /// be woken.
+    /// Renews `claim` at the time `to`, and not at the time `from`. Returns whether the renewer
+    /// must be woken.
     pub(super) fn set(
         &mut self,
         claim: ClaimId,
@@ -60,8 +60,9 @@ impl Renewals {
     }
 
     /// Returns when the next claim is due. The renewer then sleeps until that time. If the claim
-    /// that woke the renewer is gone, the renewer sleeps nevertheless: a program that holds its locks
-    /// only briefly would otherwise wake it each time. `None` if the renewer waits until it is woken.
+    /// that woke the renewer is gone, the renewer sleeps nevertheless: a program that holds its
+    /// locks only briefly would otherwise wake it each time. `None` if the renewer waits until it
+    /// is woken.
     pub(crate) fn next_due(&mut self, now: LeaseTick) -> Option<LeaseTick> {
         if self.undecided > Self::MANY_UNDECIDED {
             return None;

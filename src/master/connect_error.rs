@@ -167,7 +167,7 @@ pub(super) async fn in_time<T, E: From<ConnectError>>(
 }
 
 /// The rights that the quarantine needs, in the syntax of `ACL SETUSER`.
-pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock:guard";
+pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock:origin";
 
 /// The reason why a dial failed.
 #[derive(Debug)]

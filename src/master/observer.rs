@@ -42,7 +42,7 @@ impl MasterObserver {
             quarantines: counter(names::QUARANTINES, &labels(&[])),
             can_vote: gauge(
                 names::CAN_VOTE,
-                &labels(&[("membership", membership.word())]),
+                &labels(&[("membership", membership.as_str())]),
             ),
             label,
             address,
@@ -81,32 +81,32 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
     match event {
         MasterEvent::AnswersAgain => info!(target: MASTER, label, %master, "master answers again"),
         MasterEvent::CallsNobody { error } => {
-            warn!(target: MASTER, label, %master, %error, "the master refuses SUBSCRIBE, so waiters of locks with queues poll");
+            warn!(target: MASTER, label, %master, reason = %error, "the master refuses SUBSCRIBE, so waiters of locks with queues poll");
         }
         MasterEvent::Connected { is_news: true, .. } => {
             info!(target: MASTER, label, %master, "connected");
         }
         MasterEvent::Connected { .. } => debug!(target: MASTER, label, %master, "connected"),
         MasterEvent::ConnectsAgain { why } => {
-            info!(target: MASTER, label, %master, %why, "connecting again");
+            info!(target: MASTER, label, %master, reason = %why, "connecting again");
         }
         MasterEvent::Down { is_news: true, why } => {
-            warn!(target: MASTER, label, %master, %why, "master down");
+            warn!(target: MASTER, label, %master, reason = %why, "master down");
         }
         MasterEvent::Down { why, .. } => {
-            debug!(target: MASTER, label, %master, %why, "master still down");
+            debug!(target: MASTER, label, %master, reason = %why, "master still down");
         }
         MasterEvent::OriginDenied { why } => {
-            warn!(target: MASTER, label, %master, %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
+            warn!(target: MASTER, label, %master, reason = %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
         }
         MasterEvent::Quarantined { left, why } => {
-            warn!(target: MASTER, label, %master, left = ?rounded(*left), %why, "master may have forgotten locks: it has no vote until they have expired");
+            warn!(target: MASTER, label, %master, remaining = ?rounded(*left), reason = %why, "master may have forgotten locks: it has no vote until they have expired");
         }
         MasterEvent::ReleasesGivenUp => {
             warn!(target: MASTER, label, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         }
         MasterEvent::ReportsNothing { error } => {
-            warn!(target: MASTER, label, %master, %error, "the master refuses CLIENT TRACKING, so waiters poll");
+            warn!(target: MASTER, label, %master, reason = %error, "the master refuses CLIENT TRACKING, so waiters poll");
         }
         MasterEvent::TakesLocks { is_news: true } => {
             info!(target: MASTER, label, %master, "master takes locks again");
@@ -115,7 +115,7 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
             error: why,
             is_news: true,
         } => {
-            warn!(target: MASTER, label, %master, %why, "master takes no locks");
+            warn!(target: MASTER, label, %master, reason = %why, "master takes no locks");
         }
         MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),
         MasterEvent::Changes

@@ -15,7 +15,8 @@ use super::{
 #[cfg(feature = "test-util")]
 use crate::core::restart::ORIGIN_KEY;
 
-/// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, or from a
+/// One master, as given to [`Builder::master`](crate::Builder::master). It is made from a URL, or
+/// from a
 /// [`MemoryMaster`].
 ///
 /// The forms of URLs are `redis://[user][:password@]host[:port][/db]`, `rediss://` for TLS (feature
@@ -151,12 +152,12 @@ impl MasterSpec {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let masters = ["10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"].map(|host| {
-    ///     MasterSpec::from_stream(&format!("redis://{host}"), move || tunnel(host))
+    ///     MasterSpec::with_connector(&format!("redis://{host}"), move || tunnel(host))
     /// });
     /// let locks = Coordinator::new(masters)?;
     /// # Ok(()) }
     /// ```
-    pub fn from_stream<F, S>(url: &str, connect: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn with_connector<F, S>(url: &str, connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = io::Result<S>> + Send + 'static,
         S: AsyncRead + AsyncWrite + Send + 'static,

@@ -34,14 +34,14 @@ use crate::{
 /// While the master is down, requests fail at once, so callers do not wait. A master is down after
 /// a dial that failed, and after a connection that broke within a second. After a connection that
 /// has worked for longer, the next dial comes at once, or soon if the connection was given up.
-/// Requests wait for that dial, each for at most a node timeout.
+/// Requests wait for that dial, each for at most a response timeout.
 pub(super) fn supervise(
     dialer: Dialer,
     machine: Arc<Shared>,
     master: usize,
 ) -> impl Future<Output = ()> + Send {
-    // The port is created outside the future, so that the session ends even if the runtime drops the
-    // future before the first poll.
+    // The port is created outside the future, so that the session ends even if the runtime drops
+    // the future before the first poll.
     let port = Port { machine, master };
     async move {
         let port = port;
@@ -182,8 +182,8 @@ async fn serve(
     .await
 }
 
-/// Reads and writes, and then lets the session send what waits. Returns whether it sent anything, and
-/// when to look at the session next. Fails if the connection has ended, and returns how. A
+/// Reads and writes, and then lets the session send what waits. Returns whether it sent anything,
+/// and when to look at the session next. Fails if the connection has ended, and returns how. A
 /// connection that is no longer needed ends with `None`.
 fn exchange(
     cx: &mut Context<'_>,
@@ -288,8 +288,8 @@ impl Outage {
     /// Notes how a dial or the connection of `session` has ended. Returns whether a working
     /// connection has ended.
     ///
-    /// The end of a working connection is no failure of the master if the connection was idle, or if
-    /// the master may have lost its keys.
+    /// The end of a working connection is no failure of the master if the connection was idle, or
+    /// if the master may have lost its keys.
     fn note(&mut self, ended: &Ended, why: &Arc<str>, session: &Session, cx: &mut Cx<'_>) -> bool {
         const LEAST: Duration = Duration::from_secs(1);
         /// A connection that breaks earlier than this makes the next pause longer, even if the

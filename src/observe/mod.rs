@@ -24,7 +24,7 @@ use crate::{
     },
     machine::{
         RoundId,
-        claim::{LEFT, LOST, RELEASED},
+        claim::{KEPT, LOST, RELEASED},
         out::{Hold, What},
         round::{CONFIRMED, CONFIRMED_LATE, FAILED},
     },
@@ -57,7 +57,7 @@ pub(crate) struct LockObserver {
 impl LockObserver {
     /// Registers the metrics.
     pub(crate) fn new(label: Option<Arc<str>>) -> Self {
-        let kinds = &Kind::ALL.map(Kind::word);
+        let kinds = &Kind::ALL.map(Kind::as_str);
         Self {
             label,
             no_quorum: Mutex::default(),
@@ -110,10 +110,10 @@ impl LockObserver {
                 let reason = match reason {
                     LostReason::TakenAway => "taken_away",
                     // Both reasons mean that nothing extended the lock, so they share a label.
-                    LostReason::Expired | LostReason::Ended => "expired",
+                    LostReason::Expired | LostReason::Closed => "expired",
                     LostReason::RenewalLimit => "renewal_limit",
                 };
-                if let Some(losses) = self.losses.at_both(lock.kind().word(), reason) {
+                if let Some(losses) = self.losses.at_both(lock.kind().as_str(), reason) {
                     losses.increment(1);
                 }
             }
@@ -168,12 +168,12 @@ impl LockObserver {
 
     /// Records that a call to acquire `lock`, which began at `since`, is over.
     pub(crate) fn record_call(&self, lock: &LockId, since: Option<Tick>, outcome: &str) {
-        let waits = self.waits.at_both(lock.kind().word(), outcome);
+        let waits = self.waits.at_both(lock.kind().as_str(), outcome);
         record_since(since, waits);
     }
 
-    /// Returns the hold of `lock` that begins now, if someone wants to see it. `won` reads the claim,
-    /// and is called only if a subscriber wants to see the span.
+    /// Returns the hold of `lock` that begins now, if someone wants to see it. `won` reads the
+    /// claim, and is called only if a subscriber wants to see the span.
     pub(crate) fn hold(
         &self,
         lock: &LockId,
@@ -203,7 +203,7 @@ impl LockObserver {
     fn end_hold(&self, lock: &LockId, hold: Option<&Hold>, end: &str) {
         let name = lock.name();
         if let Some(hold) = hold {
-            let holds = self.holds.at_both(lock.kind().word(), end);
+            let holds = self.holds.at_both(lock.kind().as_str(), end);
             record_since(hold.since, holds);
             if let Some(span) = &hold.span {
                 span.record("end", end);
@@ -243,13 +243,13 @@ impl LockObserver {
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
-        let waiters = self.waiters.at(lock.kind().word());
+        let waiters = self.waiters.at(lock.kind().as_str());
         waiters.map(Counted::new)
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
     pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
-        let guards = self.guards.at(lock.kind().word());
+        let guards = self.guards.at(lock.kind().as_str());
         guards.map(Counted::new)
     }
 
@@ -289,15 +289,16 @@ impl LockObserver {
     }
 }
 
-const ENDS: &[&str] = &[LEFT, LOST, RELEASED];
+const ENDS: &[&str] = &[KEPT, LOST, RELEASED];
 const REASONS: &[&str] = &["taken_away", "expired", "renewal_limit"];
 const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
 const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_late", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];
 const WAITS: &[&str] = &[
     "acquired",
+    "busy",
     "closed",
-    "contended",
+    "denied",
     "dropped",
     "no_quorum",
     "other_kind",

@@ -272,7 +272,7 @@ impl Subject {
         let (_, note) = answered(self.post(inspect)).await;
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));
         let it = holders.find(|words| {
-            kind_of(words[0]) == command.kind.word()
+            kind_of(words[0]) == command.kind.as_str()
                 && if command.kind.has_owner() {
                     words[4] == step::owner(command.who)
                 } else {

@@ -41,10 +41,10 @@ async fn an_inspection_shows_a_thousand_waiters() {
                 let ticket = step::ticket('b', waiter).as_str().to_owned();
                 let queue = step::companion(queues[waiter as usize % 2]);
                 let enqueue = Step::Enqueue(queue, ticket, None);
-                subject.store.run(kind.word(), &enqueue);
+                subject.store.run(kind.as_str(), &enqueue);
             }
             let inspect = RowCommand::new(kind, Verb::Inspect, '?');
-            let shown = subject.answer(kind.word(), &inspect).await;
+            let shown = subject.answer(kind.as_str(), &inspect).await;
             assert!(shown.starts_with("free b@1 b@2 b@3 "), "{kind}");
             assert!(shown.ends_with(" b@999 b@1000"), "{kind}");
         }

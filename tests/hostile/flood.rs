@@ -32,7 +32,7 @@ fn a_flood_delays_no_call() {
             let locks = Coordinator::builder()
                 .masters(urls.chain([hostile.url()]))
                 .quarantine(Quarantine::Off)
-                .node_timeout(Duration::from_millis(50))
+                .response_timeout(Duration::from_millis(50))
                 .ttl(FLOOD / 4)
                 .build()
                 .unwrap();

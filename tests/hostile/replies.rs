@@ -230,7 +230,7 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
     Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
         .quarantine(Quarantine::Off)
-        .node_timeout(Duration::from_millis(50))
+        .response_timeout(Duration::from_millis(50))
         .ttl(TTL)
         .waiter_timeout(TTL)
         .build()

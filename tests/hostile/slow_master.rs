@@ -33,7 +33,7 @@ fn a_master_slower_than_the_node_timeout_gets_no_more_commands_than_the_others()
             let locks = Coordinator::builder()
                 .masters(masters[..4].iter().map(Server::url))
                 .master(proxy.url())
-                .node_timeout(Duration::from_millis(50))
+                .response_timeout(Duration::from_millis(50))
                 .ttl(Duration::from_secs(30))
                 .build()
                 .unwrap();

@@ -76,7 +76,7 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
     Coordinator::builder()
         .masters(fakes.iter().map(Fake::url))
         .quarantine(Quarantine::Off)
-        .node_timeout(NODE_TIMEOUT)
+        .response_timeout(RESPONSE_TIMEOUT)
         .build()
         .unwrap()
 }
@@ -85,6 +85,6 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
 /// this process has noticed the stall.
 const ANSWER: Duration = Duration::from_millis(15);
 
-const NODE_TIMEOUT: Duration = Duration::from_millis(100);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(100);
 /// This is longer than a connection may be silent.
 const STALL: Duration = Duration::from_millis(400);

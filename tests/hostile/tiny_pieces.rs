@@ -58,20 +58,20 @@ async fn cost(length: usize) -> Duration {
     let locks = Coordinator::builder()
         .master(format!("redis://127.0.0.1:{port}"))
         .quarantine(Quarantine::Off)
-        .node_timeout(NODE_TIMEOUT)
-        .connect_timeout(NODE_TIMEOUT)
-        .ttl(NODE_TIMEOUT * 4)
+        .response_timeout(RESPONSE_TIMEOUT)
+        .connect_timeout(RESPONSE_TIMEOUT)
+        .ttl(RESPONSE_TIMEOUT * 4)
         .build()
         .unwrap();
     let lock = locks.mutex("a");
     let before = process_stats::thread_cpu().unwrap();
     let start = Instant::now();
-    let looked = timeout(NODE_TIMEOUT, lock.inspect()).await.unwrap();
+    let looked = timeout(RESPONSE_TIMEOUT, lock.inspect()).await.unwrap();
     let cost = process_stats::thread_cpu().unwrap() - before;
     // An array is not a valid reply to an inspection.
     let error = looked.unwrap_err().to_string();
     assert!(!error.contains("no answer"), "{error}");
-    assert!(start.elapsed() < NODE_TIMEOUT, "{error}");
+    assert!(start.elapsed() < RESPONSE_TIMEOUT, "{error}");
     server.await.unwrap();
     cost
 }
@@ -122,4 +122,4 @@ async fn write(stream: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
 /// The size of a piece. It is not a multiple of 4, the length of a value, so values are cut in the
 /// middle.
 const PIECE: usize = 501;
-const NODE_TIMEOUT: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);

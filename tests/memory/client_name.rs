@@ -95,7 +95,7 @@ async fn an_owner_with_a_name_reenters_and_waits_under_its_id() {
         waiting.push(tokio::spawn(async move { drop(lock.acquire().await) }));
         tokio::time::sleep(millis(10)).await;
     }
-    let queue = fair.inspect().await.unwrap().queue;
+    let queue = fair.inspect().await.unwrap().waiters;
     assert_eq!(queue, waiters.each_ref().map(|owner| owner.id()));
     drop((outer, inner));
     for waiter in waiting {

@@ -185,7 +185,7 @@ fn a_call_does_not_wait_for_a_runtime_that_ended() {
     let other = Runtime::new().unwrap();
     let master = MemoryMaster::new();
     let (server, handle) = (master.clone(), other.handle().clone());
-    let spec = MasterSpec::from_stream("redis://memory", move || {
+    let spec = MasterSpec::with_connector("redis://memory", move || {
         let _other = handle.enter();
         ready(server.connect())
     });
@@ -194,7 +194,7 @@ fn a_call_does_not_wait_for_a_runtime_that_ended() {
             .master(spec)
             .ttl(seconds(600))
             .max_ttl(seconds(600))
-            .node_timeout(seconds(60))
+            .response_timeout(seconds(60))
             .build()
             .unwrap();
         drop(locks.mutex("connected").try_acquire().await.unwrap());

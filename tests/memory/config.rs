@@ -27,9 +27,11 @@ async fn a_long_ttl_needs_a_longer_max_ttl() {
 #[tokio::test(start_paused = true)]
 async fn the_first_error_stays_when_its_setting_is_set_again() {
     let builder = Coordinator::builder().master(MemoryMaster::new());
-    let builder = builder.node_timeout(millis(60_001)).drift_ppm(1_000_000);
-    let builder = builder.node_timeout(millis(50));
-    let first = out_of_range("node timeout", millis(60_001), "from 1ms to 60s");
+    let builder = builder
+        .response_timeout(millis(60_001))
+        .drift_ppm(1_000_000);
+    let builder = builder.response_timeout(millis(50));
+    let first = out_of_range("response timeout", millis(60_001), "from 1ms to 60s");
     assert_eq!(builder.build().unwrap_err(), first);
 }
 
@@ -38,7 +40,7 @@ async fn settings_at_their_bounds_are_accepted() {
     let most = |builder: Builder| {
         builder
             .ttl(YEAR)
-            .node_timeout(seconds(60))
+            .response_timeout(seconds(60))
             .connect_timeout(seconds(60))
             .drift_ppm(900_000)
             .retry_delay(seconds(3_600), seconds(3_600))
@@ -46,7 +48,7 @@ async fn settings_at_their_bounds_are_accepted() {
     let least = |builder: Builder| {
         builder
             .ttl(millis(4))
-            .node_timeout(millis(1))
+            .response_timeout(millis(1))
             .connect_timeout(millis(1))
             .drift_ppm(0)
             .retry_delay(Duration::from_nanos(1), Duration::from_nanos(1))
@@ -83,7 +85,7 @@ async fn the_settings_of_a_lock_are_checked_when_it_is_acquired() {
             out_of_range(
                 "TTL",
                 millis(52),
-                "more than 52.52ms, the node timeout and the drift allowance together",
+                "more than 52.52ms, the response timeout and the drift allowance together",
             ),
         ),
         (

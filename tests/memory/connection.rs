@@ -32,7 +32,7 @@ async fn a_master_gets_no_requests_after_three_silent_node_timeouts() {
     let silence = (millis(50), "no answer in 50ms".to_owned());
     assert_eq!(ask("at 0").await, silence);
     assert_eq!(ask("at 50").await, silence);
-    // The master counts as silent when the node timeout of this third request ends.
+    // The master counts as silent when the response timeout of this third request ends.
     assert_eq!(ask("at 100").await.0, millis(50));
 
     // From now on, requests to this master fail at once.
@@ -245,7 +245,7 @@ async fn an_uncontested_first_attempt_waits_for_first_connections() {
 async fn a_first_attempt_ends_when_the_outcome_is_certain() {
     let world = World::new(3).await;
     for (faults, took, error) in [
-        // After the outcome is certain, the third master has one node timeout to add its vote.
+        // After the outcome is certain, the third master has one response timeout to add its vote.
         (vec![Fault::Down, Fault::Down, Fault::Hang], 50, "refused"),
         (vec![Fault::Hang, Fault::Hang], 1_000, "no connection in 1s"),
     ] {
@@ -261,8 +261,8 @@ async fn a_first_attempt_ends_when_the_outcome_is_certain() {
     }
 }
 
-/// The default node timeout follows the round trip time: three round trips after the dial, and half
-/// a round trip less after the next equal one. An explicit one does not.
+/// The default response timeout follows the round trip time: three round trips after the dial, and
+/// half a round trip less after the next equal one. An explicit one does not.
 #[tokio::test(start_paused = true)]
 async fn far_masters_have_more_time_to_answer() {
     let world = World::new(3).await;
@@ -272,13 +272,13 @@ async fn far_masters_have_more_time_to_answer() {
         drop(locks.mutex("first").try_acquire().await.unwrap());
         world.inject_all(&Fault::Hang);
         let (took, error) = timed(locks.mutex("second").try_acquire()).await;
-        // The release after the lost round takes one more node timeout.
+        // The release after the lost round takes one more response timeout.
         assert_eq!(took, millis(2 * timeout), "{delays}");
         error.unwrap_err();
         world.clear_faults();
     }
     world.inject_all(&delay(60));
-    let locks = Coordinator::builder().node_timeout(millis(50));
+    let locks = Coordinator::builder().response_timeout(millis(50));
     let locks = locks.masters(&world.masters).build().unwrap();
     locks.mutex("first").try_acquire().await.unwrap_err();
 }
@@ -332,7 +332,7 @@ fn scripted(replies: impl IntoIterator<Item = String, IntoIter: Send> + 'static)
 async fn a_push_between_the_replies_of_a_greeting_is_no_reply() {
     const TRACKS: usize = 2;
     for before in TRACKS..GREETING.len() {
-        let spec = MasterSpec::from_stream("redis://flushed", move || {
+        let spec = MasterSpec::with_connector("redis://flushed", move || {
             let mut greeting = GREETING.map(str::to_owned);
             greeting[before].insert_str(0, FLUSHED);
             // `SET .. NX` finds a key, and the release says for how long it lives.
@@ -352,7 +352,7 @@ async fn a_push_between_the_replies_of_a_greeting_is_no_reply() {
 async fn a_flush_just_after_a_dial_is_noticed_at_once() {
     let dials = Arc::<AtomicUsize>::default();
     let count = dials.clone();
-    let spec = MasterSpec::from_stream("redis://flushed-after-dial", move || {
+    let spec = MasterSpec::with_connector("redis://flushed-after-dial", move || {
         let push = match count.fetch_add(1, Ordering::Relaxed) {
             0 => FLUSHED,
             _ => "",

@@ -210,12 +210,12 @@ async fn unusable_settings_are_explained() {
             "a retry delay of 20ms to 10ms is out of range: it must be 0 < least <= most <= 1 h",
         ),
         (
-            builder().node_timeout(Duration::ZERO).build(),
-            "a node timeout of 0s is out of range: it must be from 1ms to 60s",
+            builder().response_timeout(Duration::ZERO).build(),
+            "a response timeout of 0s is out of range: it must be from 1ms to 60s",
         ),
         (
-            builder().node_timeout(millis(60_001)).build(),
-            "a node timeout of 60.001s is out of range: it must be from 1ms to 60s",
+            builder().response_timeout(millis(60_001)).build(),
+            "a response timeout of 60.001s is out of range: it must be from 1ms to 60s",
         ),
         (
             builder().waiter_timeout(Duration::ZERO).build(),
@@ -243,7 +243,7 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().ttl(millis(50)).build(),
-            "a TTL of 50ms is out of range: it must be more than 52.5ms, the node timeout and the drift allowance together",
+            "a TTL of 50ms is out of range: it must be more than 52.5ms, the response timeout and the drift allowance together",
         ),
     ] {
         assert_text(&world, error.unwrap_err(), expected);

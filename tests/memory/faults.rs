@@ -1,5 +1,5 @@
 //! Every fault with every verb. If two of three masters are faulty, calls fail, but no round takes
-//! longer than the node timeout.
+//! longer than the response timeout.
 
 use quorlock::{ExtendError, Fault, Reason, TooFewMasters};
 use tokio::{task::yield_now, time::sleep};

@@ -158,7 +158,7 @@ async fn a_task_waits_for_all_ballots_of_another_task_of_its_owner() {
         let world = World::new(3).await;
         let owner = world.locks.owner();
         let lock = lock(kind, &world.locks, &owner).fenced();
-        world.inject_all(&delay(45)); // almost the node timeout
+        world.inject_all(&delay(45)); // almost the response timeout
         let raise_counters = async {
             for hours in 1..5 {
                 let counter = micros_since_1970() + hours * 3_600_000_000;

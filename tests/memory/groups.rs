@@ -37,7 +37,7 @@ impl World {
 
     fn open(&self, ids: &[&str], old: &[&str]) -> Groups {
         let settings = Coordinator::builder();
-        Groups::change(settings, self.groups(ids), self.groups(old)).unwrap()
+        Groups::with_old_groups(settings, self.groups(ids), self.groups(old)).unwrap()
     }
 
     /// Returns the IDs of the groups whose masters have the key.
@@ -191,7 +191,7 @@ async fn a_lock_of_several_names_is_available_once_each_group_votes() {
     let locks = world.open(&IDS, &[]);
     let names = IDS.map(|id| name_in(&locks, id));
     let all = locks.mutex_all(&names);
-    assert_eq!(all.available().await.unwrap(), 1);
+    assert_eq!(all.available_permits().await.unwrap(), 1);
     for masters in &world.masters {
         for master in masters {
             master.inject(Fault::Down);
@@ -201,10 +201,10 @@ async fn a_lock_of_several_names_is_available_once_each_group_votes() {
         }
         tokio::time::sleep(seconds(2)).await; // long enough for a new connection
         assert!(!all.is_held().await.unwrap());
-        assert_eq!(all.available().await.unwrap(), 0);
+        assert_eq!(all.available_permits().await.unwrap(), 0);
         all.try_acquire().await.unwrap_err();
         tokio::time::sleep(seconds(62)).await; // the quarantine
-        assert_eq!(all.available().await.unwrap(), 1);
+        assert_eq!(all.available_permits().await.unwrap(), 1);
     }
 }
 
@@ -356,7 +356,7 @@ async fn groups_that_cannot_be_used_are_refused() {
             "a change of 400 pairs of an old and a new group with names in common is out of range: it must be at most 256",
         ),
     ] {
-        let refused = Groups::change(settings, groups, old).unwrap_err();
+        let refused = Groups::with_old_groups(settings, groups, old).unwrap_err();
         assert!(refused.to_string().contains(expected), "{refused}");
     }
     let settings = none().ttl(std::time::Duration::ZERO);

@@ -182,7 +182,7 @@ async fn a_replica_is_down_until_the_next_connection() {
         let lines: Vec<_> = log.take().into_iter().map(|(_, line)| line).collect();
         let said = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
         assert_eq!(said("message=master down"), 1, "{lines:#?}");
-        assert_eq!(said(&format!("why={why}")), 1, "{lines:#?}");
+        assert_eq!(said(&format!("reason={why}")), 1, "{lines:#?}");
         assert_eq!(said("locks"), 0, "{lines:#?}");
     }
 }
@@ -274,7 +274,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     assert!(health.quarantine.unwrap() > seconds(8));
     let why = "its origin key is missing: it restarted without its data";
     assert!(health.to_string().contains(why), "{health}");
-    let warning = format!("why={}", health.quarantine_reason.unwrap());
+    let warning = format!("reason={}", health.quarantine_reason.unwrap());
     assert_eq!(health.failures, 1);
     let votes = world.locks.all_ready(seconds(11)).await.unwrap();
     assert_eq!(votes.granted_count(), 3);

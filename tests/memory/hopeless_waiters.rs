@@ -12,9 +12,9 @@ use crate::world::{KINDS, NAME, delay, masters, millis, own, seconds, timed};
 
 const QUEUE: &str = "quorlock:queue:{orders/42}";
 
-async fn coordinator(masters: &[MemoryMaster], node_timeout: Duration) -> Coordinator {
+async fn coordinator(masters: &[MemoryMaster], response_timeout: Duration) -> Coordinator {
     let builder = Coordinator::builder().quarantine(Quarantine::Off);
-    let locks = builder.masters(masters).node_timeout(node_timeout);
+    let locks = builder.masters(masters).response_timeout(response_timeout);
     let locks = locks.build().unwrap();
     sleep(millis(1)).await;
     locks
@@ -247,7 +247,7 @@ async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
 }
 
 /// The TTL is too short for the distance to the masters: every grant arrives after its validity has
-/// ended. The masters still answer within the node timeout.
+/// ended. The masters still answer within the response timeout.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let masters = masters(3);

@@ -39,7 +39,7 @@ async fn try_every(gap: Duration, locks: Coordinator, name: String, end: Instant
     failed
 }
 
-/// The round trip is near the longest node timeout.
+/// The round trip is near the longest response timeout.
 #[tokio::test(start_paused = true)]
 async fn no_lock_is_lost_and_no_patient_call_fails_when_masters_get_very_slow() {
     let latency = Latency::of_round_trip(millis(1));
@@ -90,7 +90,7 @@ async fn a_lock_outlives_connections_that_the_network_forgot() {
     }
 }
 
-/// A master misses the renewal while another one hangs, whose node timeout is still 1 s.
+/// A master misses the renewal while another one hangs, whose response timeout is still 1 s.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_is_tried_again_before_a_long_node_timeout_ends() {
     for ttl in [millis(500), seconds(1)] {
@@ -144,7 +144,7 @@ async fn a_renewal_is_tried_again_while_a_first_dial_hangs() {
     for connect in [1_000, 5_000, 20_000] {
         for (ttl, at, silence) in [(1_000, 300, 100), (2_000, 600, 100), (10_000, 3_200, 200)] {
             let masters = [MemoryMaster::new(), MemoryMaster::new()];
-            let dead = MasterSpec::from_stream("redis://dead:1", || {
+            let dead = MasterSpec::with_connector("redis://dead:1", || {
                 std::future::pending::<std::io::Result<tokio::io::DuplexStream>>()
             });
             let specs = masters.iter().map(MasterSpec::from).chain([dead]);

@@ -62,7 +62,7 @@ pub(crate) fn linked(master: &MemoryMaster, latency: &Arc<Latency>, seed: u64) -
     let (master, latency) = (master.clone(), latency.clone());
     let dials = AtomicU64::new(seed);
     let port = master.address().rsplit(':').next().unwrap().to_owned();
-    MasterSpec::from_stream(&format!("redis://linked{port}:1"), move || {
+    MasterSpec::with_connector(&format!("redis://linked{port}:1"), move || {
         let (stream, latency) = (master.connect(), latency.clone());
         let seed = dials.fetch_add(2, Relaxed);
         async move {

@@ -222,10 +222,7 @@ fn the_life_of_a_lock_is_counted() {
                 r#"wait_seconds_count{kind="mutex",outcome="acquired"}"#,
                 1.0,
             ),
-            (
-                r#"wait_seconds_count{kind="mutex",outcome="contended"}"#,
-                1.0,
-            ),
+            (r#"wait_seconds_count{kind="mutex",outcome="busy"}"#, 1.0),
             // The refused attempt took itself back.
             (r#"rounds_total{round="release",outcome="won"}"#, 2.0),
             (r#"round_seconds_count{round="release"}"#, 2.0),
@@ -241,7 +238,7 @@ fn the_life_of_a_lock_is_counted() {
     });
 }
 
-/// The answers to the only renewal come after the node timeout.
+/// The answers to the only renewal come after the response timeout.
 #[test]
 fn a_renewal_that_late_answers_confirm_is_counted_as_failed_before() {
     recorded(async |handle| {

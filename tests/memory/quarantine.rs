@@ -258,7 +258,7 @@ async fn a_coordinator_knows_when_others_of_its_process_last_heard_from_the_serv
     let coordinator = async || {
         let (servers, current) = (servers.clone(), current.clone());
         let dial = move || ready(servers[current.load(Ordering::Relaxed)].connect());
-        let spec = MasterSpec::from_stream("redis://moved", dial);
+        let spec = MasterSpec::with_connector("redis://moved", dial);
         let locks = Coordinator::builder().max_ttl(TTL).master(spec);
         let locks = locks.build().unwrap();
         sleep(millis(1)).await;
@@ -341,7 +341,7 @@ async fn a_first_dial_that_ends_in_quarantine_fails_the_attempt_at_once() {
     let world = World::new(3).await;
     world.inject_all(&delay(10));
     let builder = Coordinator::builder().quarantine(Quarantine::Strict);
-    let builder = builder.max_ttl(TTL).node_timeout(millis(500));
+    let builder = builder.max_ttl(TTL).response_timeout(millis(500));
     let locks = builder.masters(&world.masters).build().unwrap();
     let (took, refused) = timed(locks.mutex(NAME).try_acquire()).await;
     let refused = refused.unwrap_err();
@@ -393,19 +393,19 @@ async fn a_lock_that_a_majority_forgot_is_held_until_it_is_released() {
         }
         assert!(guard.is_valid(), "{kind}");
         assert!(look.is_held().await.unwrap(), "{kind}");
-        assert_eq!(look.available().await.unwrap(), 0, "{kind}");
+        assert_eq!(look.available_permits().await.unwrap(), 0, "{kind}");
         let seen = look.inspect().await.unwrap();
         let view = seen.views().last().unwrap();
         assert_eq!(view, MasterView::Held(seen.holders.clone()), "{kind}");
-        assert!(seen.is_contested(), "{kind}");
+        assert!(seen.is_split(), "{kind}");
         look.try_acquire().await.unwrap_err();
 
         guard.release().await.unwrap();
         sleep(millis(1)).await;
         assert!(!look.is_held().await.unwrap(), "{kind}");
-        assert_eq!(look.available().await.unwrap(), 0, "{kind}");
+        assert_eq!(look.available_permits().await.unwrap(), 0, "{kind}");
         sleep(QUARANTINE).await;
-        assert!(look.available().await.unwrap() > 0, "{kind}");
+        assert!(look.available_permits().await.unwrap() > 0, "{kind}");
         drop(look.try_acquire().await.unwrap());
     }
 }

@@ -7,8 +7,9 @@ use crate::world::*;
 
 const TTL: std::time::Duration = seconds(10); // the default
 
-/// All masters run for 90 ms of each 200 ms, as under a CPU quota. The first renewal and all retries
-/// after equal times would come when the masters stand still for longer than a node timeout.
+/// All masters run for 90 ms of each 200 ms, as under a CPU quota. The first renewal and all
+/// retries after equal times would come when the masters stand still for longer than a response
+/// timeout.
 #[tokio::test(start_paused = true)]
 async fn retries_do_not_keep_step_with_masters_that_stand_still_at_regular_times() {
     let ttl = seconds(4);
@@ -131,7 +132,7 @@ async fn renewals_wait_for_the_answers_to_earlier_ones() {
 /// time.
 #[tokio::test(start_paused = true)]
 async fn many_locks_are_renewed_in_time_on_masters_that_are_far_away() {
-    let world = World::with(3, |builder| builder.node_timeout(seconds(1))).await;
+    let world = World::with(3, |builder| builder.response_timeout(seconds(1))).await;
     let guards = take(&world, 5_000).await;
     world.inject_all(&delay(800));
     for _ in 0..30 {

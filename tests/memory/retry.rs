@@ -38,7 +38,7 @@ async fn the_last_attempt_is_at_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn the_deadline_is_overrun_by_two_attempts_at_most() {
-    for (fault, node_timeout) in [
+    for (fault, response_timeout) in [
         (Fault::Hang, 50),
         (Fault::Mute, 50),
         (delay(45), 60),
@@ -54,7 +54,7 @@ async fn the_deadline_is_overrun_by_two_attempts_at_most() {
             // One attempt may be under way at the deadline, and another attempt begins then. Each
             // attempt takes one round and one release.
             assert!(
-                took >= limit && took <= limit + millis(4 * node_timeout),
+                took >= limit && took <= limit + millis(4 * response_timeout),
                 "{fault:?}: {took:?} of {limit:?}"
             );
         }

@@ -32,7 +32,7 @@ async fn each_holder_has_a_slot_of_its_own() {
                 .iter()
                 .all(|guard| guard.shares() && guard.is_valid())
         );
-        assert_eq!(lock.available().await.unwrap(), 0);
+        assert_eq!(lock.available_permits().await.unwrap(), 0);
         let refused = lock.try_acquire().await;
         assert!(
             matches!(
@@ -47,7 +47,7 @@ async fn each_holder_has_a_slot_of_its_own() {
         let last = guards.swap_remove(permits / 2);
         let slot = last.slot();
         last.release().await.unwrap();
-        assert_eq!(lock.available().await.unwrap(), 1);
+        assert_eq!(lock.available_permits().await.unwrap(), 1);
         guards.push(lock.try_acquire().await.unwrap());
         assert_eq!(guards.last().unwrap().slot(), slot);
         for guard in guards {
@@ -115,11 +115,11 @@ async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
     let lock = locks.semaphore("a", 3);
     let owner = locks.owner();
     for kind in KINDS {
-        assert_eq!(lock.available().await.unwrap(), 3);
+        assert_eq!(lock.available_permits().await.unwrap(), 3);
         let guard = locks.of_kind(kind, "a", &owner).acquire().await.unwrap();
         guard.all_votes().await;
         let free = if kind == Kind::Semaphore { 2 } else { 0 };
-        assert_eq!(lock.available().await.unwrap(), free, "{kind}");
+        assert_eq!(lock.available_permits().await.unwrap(), free, "{kind}");
         assert_eq!(lock.try_acquire().await.is_ok(), free > 0, "{kind}");
         guard.release().await.unwrap();
     }
@@ -127,7 +127,7 @@ async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
     for master in &masters {
         master.set_hash("a", [("field", "some")], None);
     }
-    assert_eq!(lock.available().await.unwrap(), 0);
+    assert_eq!(lock.available_permits().await.unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]

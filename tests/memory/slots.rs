@@ -79,8 +79,8 @@ async fn the_last_permit_is_found_although_masters_lack_holders() {
 /// others refuse the slot of the agreed master.
 #[tokio::test(start_paused = true)]
 async fn an_attempt_at_a_permit_takes_five_node_timeouts_at_most() {
-    let node_timeout = millis(50);
-    let world = World::with(3, |builder| builder.node_timeout(node_timeout)).await;
+    let response_timeout = millis(50);
+    let world = World::with(3, |builder| builder.response_timeout(response_timeout)).await;
     let lock = world.locks.semaphore(NAME, 3);
     let mut guards = Vec::new();
     for _ in 0..3 {
@@ -89,12 +89,12 @@ async fn an_attempt_at_a_permit_takes_five_node_timeouts_at_most() {
     for (slot, master) in world.masters.iter().enumerate() {
         remove(master, &[slot], &guards);
     }
-    world.inject_all(&Fault::Delay(node_timeout - millis(5)));
+    world.inject_all(&Fault::Delay(response_timeout - millis(5)));
     let (took, refused) = timed(lock.try_acquire()).await;
     let is_refused = matches!(&refused, Err(error) if error.is_busy());
     assert!(is_refused, "{refused:?}");
-    assert!(took > 4 * node_timeout, "no second attempt: {took:?}");
-    assert!(took <= 5 * node_timeout, "{took:?}");
+    assert!(took > 4 * response_timeout, "no second attempt: {took:?}");
+    assert!(took <= 5 * response_timeout, "{took:?}");
 }
 
 /// Returns what `future` returns. Calls `news` when the masters got commands. Fails if a master got

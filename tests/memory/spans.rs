@@ -149,7 +149,7 @@ async fn acquisitions_holds_and_renewals_are_spans() {
                 "hold begins",
                 "acquire begins",
                 "lock not acquired, in acquire",
-                "acquire outcome=\"contended\"",
+                "acquire outcome=\"busy\"",
                 "acquire ends",
                 "renew begins in hold",
                 "lock renewed, in hold",
@@ -164,7 +164,7 @@ async fn acquisitions_holds_and_renewals_are_spans() {
     .await;
 }
 
-/// The answers to the renewal come after the node timeout.
+/// The answers to the renewal come after the response timeout.
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_renewal_that_failed_lasts_until_late_answers_confirm_it() {
     noted(async |notes| {

@@ -37,9 +37,9 @@ fn kind(number: usize) -> Kind {
 fn name(number: usize) -> String {
     let kind = kind(number);
     if number < KINDS.len() {
-        kind.word().to_owned()
+        kind.as_str().to_owned()
     } else {
-        format!("fenced {}", kind.word())
+        format!("fenced {}", kind.as_str())
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::{
 
 use crate::world::{NAME, World, error, millis, seconds, start, timed};
 
-/// The default node timeout.
-const NODE_TIMEOUT: Duration = millis(50);
+/// The default response timeout.
+const RESPONSE_TIMEOUT: Duration = millis(50);
 
 /// Returns one lock of each kind.
 fn kinds() -> [fn(&Coordinator, &Owner) -> Lock; 3] {
@@ -46,7 +46,7 @@ async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
         let error = error.unwrap_err();
         assert!(*error.reason() == Reason::OwnerBusy, "{error}");
         let rounds = if is_fenced { 5 } else { 3 };
-        assert_eq!(took, rounds * NODE_TIMEOUT, "{is_fenced}");
+        assert_eq!(took, rounds * RESPONSE_TIMEOUT, "{is_fenced}");
         let text = r#"could not lock "orders/42": another task of its owner is in the middle of an attempt, try again later"#;
         assert_eq!(error.to_string(), text);
         // The first attempt continues when it is polled again.

@@ -140,7 +140,7 @@ pub(crate) fn own(kind: Kind, locks: &Coordinator) -> Lock {
 
 /// Waits until this number of waiters is in the queues of `lock`.
 pub(crate) async fn until_queued(lock: &Lock, count: usize) {
-    while lock.inspect().await.unwrap().queue.len() != count {
+    while lock.inspect().await.unwrap().waiters.len() != count {
         sleep(millis(1)).await;
     }
 }

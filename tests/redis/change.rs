@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["old", "joint", "new"];
 const MASTERS: &str = "QUORLOCK_CHANGE_MASTERS";
 
 fn open(masters: &[String], old_masters: &[String]) -> Coordinator {
-    let settings = patient().node_timeout(TTL / 4).ttl(TTL).max_ttl(TTL);
+    let settings = patient().response_timeout(TTL / 4).ttl(TTL).max_ttl(TTL);
     let settings = settings.masters(masters).old_masters(old_masters);
     settings.build().unwrap()
 }

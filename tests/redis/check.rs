@@ -1,5 +1,5 @@
-//! Checks of servers. These tests and those in `cures.rs` provoke each finding that can be provoked on
-//! a server.
+//! Checks of servers. These tests and those in `cures.rs` provoke each finding that can be provoked
+//! on a server.
 
 use std::{
     io,
@@ -49,7 +49,7 @@ pub(crate) fn shared(quarantine: Quarantine) -> Shared {
     let mut shared = Shared::default();
     shared.quarantine = quarantine;
     shared.max_ttl = LONG;
-    shared.node_timeout = Duration::from_secs(5);
+    shared.response_timeout = Duration::from_secs(5);
     shared.connect_timeout = Duration::from_secs(5);
     shared
 }
@@ -118,7 +118,7 @@ fn major(master: &Server) -> u32 {
     version.split('.').next().unwrap().parse().unwrap()
 }
 
-const GUARD: &str = "quorlock:guard";
+const GUARD: &str = "quorlock:origin";
 /// The finding about a master that no program has used yet.
 const NEW: Found = (Info, GUARD);
 

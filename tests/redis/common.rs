@@ -63,12 +63,12 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// Returns a builder with a long node timeout, for tests without slow masters. Even on a busy
+/// Returns a builder with a long response timeout, for tests without slow masters. Even on a busy
 /// machine, no master reaches this timeout.
 pub(crate) fn patient() -> Builder {
     Coordinator::builder()
         .quarantine(Quarantine::Off)
-        .node_timeout(Duration::from_secs(5))
+        .response_timeout(Duration::from_secs(5))
         .connect_timeout(Duration::from_secs(5))
         .ttl(LONG)
 }
@@ -77,7 +77,7 @@ pub(crate) fn patient() -> Builder {
 pub(crate) fn brisk() -> Builder {
     Coordinator::builder()
         .quarantine(Quarantine::Off)
-        .node_timeout(Duration::from_millis(100))
+        .response_timeout(Duration::from_millis(100))
         .connect_timeout(Duration::from_millis(200))
         .ttl(LONG)
 }

@@ -20,7 +20,7 @@ use crate::{
     rights::row_for,
 };
 
-const GUARD: &str = "quorlock:guard";
+const GUARD: &str = "quorlock:origin";
 const ACL: &str = "ACL SETUSER <user> ";
 
 /// Checks that the report has these cures, one on each line: the severity and the setting, and a
@@ -91,7 +91,7 @@ fn a_state_of_the_server_has_its_cure() {
         assert!(!text.contains("writes: "), "{text}");
 
         master.command(&["SET", GUARD, "of another program"]);
-        let cure = "unknown: quorlock:guard: WRONGTYPE: writes the key anew";
+        let cure = "unknown: quorlock:origin: WRONGTYPE: writes the key anew";
         assert_cures(&check(&url).await, cure);
 
         set(master, "lua-time-limit", "1");
@@ -251,7 +251,7 @@ fn a_missing_right_has_the_right_as_its_cure() {
 fn assert_names_kinds_needing(command: &str, report: &Report) {
     let has = |row: &str| row.contains(&format!("`{command}`"));
     for kind in KINDS {
-        let row = row_for(kind.word());
+        let row = row_for(kind.as_str());
         let also = row.contains("those of").then(|| row_for("reentrant"));
         let needs = has(row) || also.is_some_and(has);
         let is_named = report.to_string().contains(locks_of(kind));

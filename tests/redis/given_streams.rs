@@ -35,7 +35,7 @@ fn a_lock_is_held_over_given_streams() {
     with_masters(1, async |mut masters| {
         let (opened, port) = (Arc::new(AtomicUsize::new(0)), masters[0].port());
         let counted = opened.clone();
-        let spec = MasterSpec::from_stream(URL, move || {
+        let spec = MasterSpec::with_connector(URL, move || {
             counted.fetch_add(1, Ordering::Relaxed);
             TcpStream::connect(("127.0.0.1", port))
         });
@@ -64,8 +64,8 @@ fn a_lock_is_held_over_given_streams() {
 fn an_error_names_the_step_of_a_dial_over_a_given_stream() {
     run(async {
         let limit = millis(100);
-        let (refused, silent) = (MasterSpec::from_stream(URL, refuse), connecting());
-        let mute = MasterSpec::from_stream(URL, async || Ok(mute()));
+        let (refused, silent) = (MasterSpec::with_connector(URL, refuse), connecting());
+        let mute = MasterSpec::with_connector(URL, async || Ok(mute()));
         for (spec, expected) in [
             (refused, "connecting to db-1.internal:6379: no route"),
             (
@@ -113,7 +113,7 @@ async fn refuse() -> io::Result<TcpStream> {
 }
 
 fn connecting() -> MasterSpec {
-    MasterSpec::from_stream(URL, pending::<io::Result<TcpStream>>)
+    MasterSpec::with_connector(URL, pending::<io::Result<TcpStream>>)
 }
 
 /// Returns a stream on which nobody answers.
@@ -134,7 +134,7 @@ fn a_url_that_says_how_to_connect_is_refused_with_a_given_stream() {
         ("redis+sentinel://a/s", "the streams to it are given"),
         ("http://a", "the streams to it are given"),
     ] {
-        let error = Coordinator::new([MasterSpec::from_stream(url, refuse)]).unwrap_err();
+        let error = Coordinator::new([MasterSpec::with_connector(url, refuse)]).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
     }
 }
@@ -181,7 +181,7 @@ async fn ask(stream: &mut MasterStream, command: &str) -> String {
 fn bytes_that_come_with_the_greeting_are_read_first() {
     const PUSH: &[u8] = b">2\r\n+invalidate\r\n_\r\n";
     run(async {
-        let spec = MasterSpec::from_stream(URL, async || {
+        let spec = MasterSpec::with_connector(URL, async || {
             let (ours, mut theirs) = duplex(4_096);
             tokio::spawn(async move {
                 let mut greeting = vec![0; 4_096];

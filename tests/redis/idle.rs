@@ -19,9 +19,9 @@ pub(crate) fn close_connections(masters: &[Server]) {
     }
 }
 
-/// Returns a builder whose node timeout a busy machine keeps, although it is not patient.
+/// Returns a builder whose response timeout a busy machine keeps, although it is not patient.
 fn builder() -> Builder {
-    patient().node_timeout(Duration::from_millis(500))
+    patient().response_timeout(Duration::from_millis(500))
 }
 
 /// Returns a runtime that runs only while its thread waits for a future.
@@ -93,7 +93,7 @@ async fn ask_once(
     match (call, guard) {
         ("extend", Some(guard)) => guard.extend(LONG).await?,
         ("release", Some(guard)) => guard.release().await?,
-        ("available", _) => drop(lock.available().await?),
+        ("available", _) => drop(lock.available_permits().await?),
         ("inspect", _) => drop(lock.inspect().await?),
         ("is_held", _) => assert!(!lock.is_held().await?),
         ("ready", _) => drop(locks.ready(Duration::ZERO).await?),

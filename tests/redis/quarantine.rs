@@ -17,11 +17,11 @@ const TTL: Duration = Duration::from_millis(1_500);
 /// The shortest quarantine for any TTL, less the rounding of the masters' clocks.
 const QUARANTINE: Duration = Duration::from_millis(2_995);
 
-pub(crate) const KEY: &str = "quorlock:guard";
+pub(crate) const KEY: &str = "quorlock:origin";
 pub(crate) fn quarantining(quarantine: Quarantine) -> Builder {
     patient()
         .quarantine(quarantine)
-        .node_timeout(TTL * 2 / 3)
+        .response_timeout(TTL * 2 / 3)
         .max_ttl(TTL)
         .ttl(TTL)
 }
@@ -92,7 +92,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
         .await;
         let text = refused.to_string();
         assert!(*refused.reason() == Reason::NoQuorum, "{text}");
-        let rights = "+eval +info +time +hmget +hset ~quorlock:guard";
+        let rights = "+eval +info +time +hmget +hset ~quorlock:origin";
         assert!(text.contains(rights), "{text}");
         assert!(!text.contains("pw"), "{text}");
 

@@ -118,7 +118,7 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
     let observed = one.read_write("shared").owner(&mine).write();
     until("a reader in the queue", async || {
         let seen = observed.inspect().await.unwrap();
-        (seen.queue.len() == 1).then_some(())
+        (seen.waiters.len() == 1).then_some(())
     })
     .await;
     held.downgrade().unwrap();
@@ -150,7 +150,7 @@ async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
     let waiting = tokio::spawn(async move { other.acquire().await.unwrap() });
     until("a waiter in the queue", async || {
         let seen = one.inspect().await.unwrap();
-        (seen.queue.len() == 1 && seen.holders.len() == 2).then_some(())
+        (seen.waiters.len() == 1 && seen.holders.len() == 2).then_some(())
     })
     .await;
     locks[0].break_held(&seen).await;
@@ -202,7 +202,7 @@ async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock
     if has_queue(kind) {
         until("a waiter in the queue", async || {
             let seen = my_lock.inspect().await.unwrap();
-            (seen.queue.len() == 1).then_some(())
+            (seen.waiters.len() == 1).then_some(())
         })
         .await;
     } else {
@@ -309,7 +309,7 @@ fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
             let also = (kind == Kind::Fair).then_some("reentrant");
             for is_fenced in [false, true] {
                 let fenced = if is_fenced { &["any, fenced"][..] } else { &[] };
-                let rows = ["all", "quarantine", "inspect", "break", kind.word()];
+                let rows = ["all", "quarantine", "inspect", "break", kind.as_str()];
                 let rows = rows.iter().chain(fenced).chain(&also).copied();
                 let rules = tabled(rows);
                 for master in &masters {
@@ -415,7 +415,7 @@ fn without_each(kind: Kind, is_fenced: bool) -> Vec<(String, Vec<String>)> {
     let row = if is_fenced {
         "any, fenced"
     } else {
-        kind.word()
+        kind.as_str()
     };
     let rights = tabled([row].into_iter()).split_off(tabled([].into_iter()).len());
     let also = ["+eval", "+evalsha", "~r"].map(str::to_owned);

@@ -31,7 +31,7 @@ const TTL: Duration = Duration::from_secs(6);
 fn behind(group: &Group, masters: &[Server]) -> Coordinator {
     patient()
         .quarantine(Quarantine::Observed)
-        .node_timeout(Duration::from_secs(1))
+        .response_timeout(Duration::from_secs(1))
         .connect_timeout(Duration::from_secs(2))
         .max_ttl(TTL)
         .ttl(TTL)
@@ -125,7 +125,7 @@ fn a_failover_by_command_is_noticed_while_the_old_master_goes_on() {
         let is_told = lines.iter().any(|(_, line)| line.contains(&why));
         assert!(is_told, "{lines:#?}");
         until_votes(&lock, "three votes", |votes| votes.granted_count() == 3).await;
-        assert_eq!(group.replica.command(&["EXISTS", "quorlock:guard"]), "1");
+        assert_eq!(group.replica.command(&["EXISTS", "quorlock:origin"]), "1");
         locks.close().await;
     });
 }

@@ -24,7 +24,7 @@ const TTL: Duration = Duration::from_millis(2_000);
 const MASTERS: &str = "QUORLOCK_SUSPENDED_MASTERS";
 
 fn renewing() -> Builder {
-    patient().node_timeout(TTL / 4).ttl(TTL)
+    patient().response_timeout(TTL / 4).ttl(TTL)
 }
 
 /// No test can suspend a machine. So this test stops the process, and holds back its monotonic

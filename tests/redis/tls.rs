@@ -75,7 +75,7 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
 
 /// Returns a builder for locks with a short TTL.
 fn renewing() -> Builder {
-    patient().node_timeout(millis(400))
+    patient().response_timeout(millis(400))
 }
 
 /// Waits until the coordinator knows that each master refuses a certificate, or is refused for its

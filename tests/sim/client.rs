@@ -140,8 +140,8 @@ fn groups(shared: &Shared, place: usize, quarantine: Quarantine, lists: Lists) -
         .ttl(plan.ttls[0])
         .max_ttl(max_ttl);
     let settings = match plan.is_slow {
-        true => settings, // the node timeout is measured
-        false => settings.node_timeout(plan.node_timeout),
+        true => settings, // the response timeout is measured
+        false => settings.response_timeout(plan.response_timeout),
     };
     setup::open(settings, &setups, place, endpoint)
 }

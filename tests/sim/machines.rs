@@ -1,5 +1,5 @@
-//! The fast mode: machines alone, without sockets, tasks and futures. A step of a run is an input of
-//! one machine, or something that happens to a connection, to a master or to the clock.
+//! The fast mode: machines alone, without sockets, tasks and futures. A step of a run is an input
+//! of one machine, or something that happens to a connection, to a master or to the clock.
 //!
 //! Masters are servers of `quorlock-memory`, and get each command as bytes. They may restart, with
 //! their data or without. Connections carry commands and replies in order, and may be cut anywhere.
@@ -24,7 +24,7 @@ use crate::{
             name::{KeyTemplate, LockId, Token},
         },
         restart::{DataLoss, Sign},
-        time::{NodeTimeout, lease::Ttl, tick::Tick},
+        time::{ResponseTimeout, lease::Ttl, tick::Tick},
         vote::{
             MasterSet,
             quorum::{Outcome, Quorum, Roster},
@@ -152,7 +152,7 @@ impl Run {
             (lock_id.with_permits(permits), Ttl::whole(ttl).unwrap())
         };
         let config = Arc::new(Config {
-            node_timeout: NodeTimeout::Fixed(Duration::from_millis(50)),
+            response_timeout: ResponseTimeout::Fixed(Duration::from_millis(50)),
             max_ttl: Ttl::whole(MOST_TTL).ok(),
             ..Config::of_defaults().unwrap()
         });

@@ -213,7 +213,7 @@ pub(super) struct Plan {
     pub(super) has_sets: bool,
     pub(super) quarantine: Quarantine,
     /// The longest one, if it is measured.
-    pub(super) node_timeout: Duration,
+    pub(super) response_timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) drift_ppm: u32,
     pub(super) max_ttl: Duration,
@@ -357,7 +357,7 @@ impl Plan {
             locks,
             has_sets: false,
             quarantine: Quarantine::Off,
-            node_timeout: Duration::from_millis(20 + random.below(30)),
+            response_timeout: Duration::from_millis(20 + random.below(30)),
             connect_timeout: Duration::from_millis(300),
             drift_ppm: 10_000,
             max_ttl: Duration::from_millis(2_000),
@@ -462,7 +462,7 @@ impl Plan {
 
     /// Returns how long a release or an extension may take at most.
     pub(super) fn round_bound(&self) -> Duration {
-        self.node_timeout * 4 + self.connect_timeout
+        self.response_timeout * 4 + self.connect_timeout
     }
 
     /// Returns the time within which somebody gets each lock after all faults have ended. First, a
@@ -476,7 +476,7 @@ impl Plan {
     /// Returns how long an attempt may take at most, and how long `acquire_within` may go on after
     /// its limit.
     pub(super) fn attempt_bound(&self) -> Duration {
-        self.node_timeout * 16 + self.connect_timeout
+        self.response_timeout * 16 + self.connect_timeout
     }
 
     /// Returns the time for which a master that lost locks has no vote.

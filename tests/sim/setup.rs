@@ -74,7 +74,7 @@ pub(super) fn open(
     }
     let mut groups = setups.iter().map(|setup| setup.given(place, &endpoint));
     let (groups, old) = (groups.next(), groups.next());
-    let opened = Groups::change(
+    let opened = Groups::with_old_groups(
         settings,
         groups.unwrap_or_default(),
         old.unwrap_or_default(),

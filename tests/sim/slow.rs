@@ -33,7 +33,7 @@ impl Plan {
         self.old = Setup::list((0..self.masters).collect());
         (self.has_sets, self.has_visitor) = (false, false);
         self.quarantine = random.pick(&[Quarantine::Off, Quarantine::Observed]);
-        (self.node_timeout, self.connect_timeout) =
+        (self.response_timeout, self.connect_timeout) =
             (Duration::from_secs(1), Duration::from_secs(1));
         self.max_ttl = TIME;
         self.ttls = [Duration::from_secs(2), TIME];

@@ -138,7 +138,7 @@ fn verdict(fault: Fault, servers: &[Server], failed: usize, samples: usize) -> R
     if ghosts > 0 {
         return Err(format!("{ghosts} keys after close").into());
     }
-    // On a busy machine, masters may miss the node timeout now and then.
+    // On a busy machine, masters may miss the response timeout now and then.
     if failed * 100 > samples {
         return Err(format!("{failed} of {samples} cycles failed").into());
     }

@@ -8,14 +8,14 @@ use crate::load::{Contestant, Result, TTL_MS};
 
 /// The default response timeout of `redis`. The other contestants use this timeout, too. On a busy
 /// machine, a bench should measure the crate and not its timeouts.
-const NODE_TIMEOUT: Duration = Duration::from_millis(500);
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub struct Quorlock {
     locks: Coordinator,
 }
 
 impl Quorlock {
-    /// Connects with the crate's default node timeout, without waiting for any master. Closing
+    /// Connects with the crate's default response timeout, without waiting for any master. Closing
     /// waits for an unreachable master until the TTL has passed, so the TTL is short.
     pub fn with_default_timeouts(urls: &[String]) -> Result<Self> {
         let builder = Coordinator::builder()
@@ -32,7 +32,7 @@ impl Quorlock {
             .quarantine(quarantine)
             .masters(urls.to_vec())
             .ttl(Duration::from_millis(TTL_MS))
-            .node_timeout(NODE_TIMEOUT);
+            .response_timeout(RESPONSE_TIMEOUT);
         let this = Self {
             locks: builder.build()?,
         };

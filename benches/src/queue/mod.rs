@@ -122,7 +122,7 @@ fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
         let builder = Coordinator::builder()
             .quarantine(quorlock::Quarantine::Off)
             .masters(servers::urls(servers));
-        let builder = builder.node_timeout(Duration::from_millis(500));
+        let builder = builder.response_timeout(Duration::from_millis(500));
         Ok(builder.ttl(HOUR).waiter_timeout(HOUR).build()?)
     };
     (0..PROCESSES).map(coordinator).collect()

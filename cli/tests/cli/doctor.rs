@@ -56,7 +56,7 @@ fn the_doctor_shows_the_settings_of_masters_that_refuse_writes() {
         .shows("fix  let its replicas connect again; only if no Sentinel")
         .shows("why  no lock can be acquired\n")
         .ends("; no lock can be acquired now\n")
-        .shows("quorlock:guard: missing") // it was never written
+        .shows("quorlock:origin: missing") // it was never written
         .hides("it lost its keys")
         // A command would take away what keeps an old master from voting in a partition.
         .hides("min-replicas-to-write 0");

@@ -233,7 +233,7 @@ fn a_program_without_a_terminal_says_that_it_waits_for_masters() {
 fn a_master_without_a_vote_yet_is_not_one_that_failed() {
     let mut masters = masters(3);
     run(&masters, "run a -- true").is(0); // writes the keys of the guard
-    masters[1].command(&["HSET", "quorlock:guard", "run_id", "another"]);
+    masters[1].command(&["HSET", "quorlock:origin", "run_id", "another"]);
     masters[0].kill();
     run(&masters, "run -n a -- true")
         .is(69)
@@ -371,8 +371,8 @@ fn a_unit_or_a_value_of_a_flag_is_no_name() {
         ("run -w 5 m a -- true", "write -w 5m", "m"),
         ("run --timeout 1.5 h a -- true", "write --timeout 1.5h", "h"),
         (
-            "status --node-timeout 500 ms a",
-            "write --node-timeout 500ms",
+            "status --response-timeout 500 ms a",
+            "write --response-timeout 500ms",
             "ms",
         ),
         ("run --strict yes a -- true", apart, "yes"),

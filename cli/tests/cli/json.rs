@@ -57,7 +57,7 @@ fn is_documented(section: &str, value: &Value) {
         "started_ms",
         "depth",
         "remaining_ms",
-        "lease",
+        "renewal",
     ];
     let holders = ["locks[].holder", "locks[].masters[].holder", "holder"];
     known.extend(
@@ -69,7 +69,7 @@ fn is_documented(section: &str, value: &Value) {
         assert!(known.contains(path), "{section}: {path} is not documented");
     }
     // The fields of a holder and the verdicts are documented in tables of their own.
-    let verdicts = ["free", "held", "contested", "quarantined", "no_quorum"];
+    let verdicts = ["free", "held", "split", "quarantined", "no_quorum"];
     for name in documented(section) {
         let is_path = !holder.contains(&&*name) && !verdicts.contains(&&*name);
         assert!(!is_path || found.contains(&name), "{section}: no {name}");
@@ -93,7 +93,7 @@ fn the_json_has_the_documented_fields() {
         (&holder["owner"], &holder["depth"]),
         (&"an-owner".into(), &2.into())
     );
-    assert!(holder["client"].is_null() && holder["lease"].is_null());
+    assert!(holder["client"].is_null() && holder["renewal"].is_null());
     assert!(holder["remaining_ms"].as_u64().unwrap() > 50_000);
     let views: Vec<_> = (0..3)
         .map(|at| lock["masters"][at]["view"].as_str())

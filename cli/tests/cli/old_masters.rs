@@ -150,7 +150,7 @@ fn the_verdict_says_which_list_lacks_masters() {
     old[1].kill();
     let ended = run_joint(&new, &old, "status job").is(75);
     let few = "held on 1 of 6 masters, and too few others are free";
-    ended.begins(&format!("job  contested: {few}, {lacking}\n"));
+    ended.begins(&format!("job  split: {few}, {lacking}\n"));
 }
 
 #[test]

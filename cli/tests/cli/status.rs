@@ -115,14 +115,14 @@ fn a_lock_that_no_one_has_on_a_majority_is_contested() {
     write_mutex(&masters[..1], "job", "one");
     write_mutex(&masters[1..2], "job", "another");
     let ended = run(&masters, "status job").is(75);
-    ended.begins("job  contested: no holder has a majority");
+    ended.begins("job  split: no holder has a majority");
 
     each(&masters[1..2], "DEL job"); // a minority keeps no one away
     let ended = run(&masters, "status job").is(0);
     ended.begins("job  free, but still held on 1 of 3 masters");
     masters[1].kill(); // it may have the lock
     let ended = run(&masters, "status job").is(75);
-    ended.begins("job  contested: held on 1 of 3 masters");
+    ended.begins("job  split: held on 1 of 3 masters");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_holder_on_masters_in_quarantine_keeps_the_lock() {
     ended.shows_times(3, "mutex, no vote for ");
     run(&masters, "--strict status rare")
         .is(75)
-        .begins("rare  contested: no holder has a majority\n")
+        .begins("rare  split: no holder has a majority\n")
         .shows_times(2, "free, no vote for ");
 }
 
@@ -177,14 +177,14 @@ fn two_free_masters_of_five_do_not_make_a_lock_free() {
     let mut masters = masters(5);
     run(&masters, "status job").is(0); // writes the keys of the guard
     write_mutex(&masters[..1], "job", "t");
-    each(&masters[1..2], "HSET quorlock:guard run_id another");
+    each(&masters[1..2], "HSET quorlock:origin run_id another");
     masters[2].kill();
-    let contested = "job  contested: held on 1 of 5 masters, and too few others are free";
-    let ended = run(&masters, "status job").is(75).begins(contested);
+    let split = "job  split: held on 1 of 5 masters, and too few others are free";
+    let ended = run(&masters, "status job").is(75).begins(split);
     ended.shows_times(1, "free, no vote for ");
 
     // The same with a master that takes no locks.
-    each(&masters[1..2], "DEL quorlock:guard");
+    each(&masters[1..2], "DEL quorlock:origin");
     each(&masters[1..2], "CONFIG SET maxmemory 1");
-    run(&masters, "status job").is(75).begins(contested);
+    run(&masters, "status job").is(75).begins(split);
 }

@@ -90,7 +90,7 @@ fn options_that_are_settings_have_the_texts_of_the_library() {
         "ttl",
         "max_ttl",
         "connect_timeout",
-        "node_timeout",
+        "response_timeout",
         "key_template",
         "strict",
     ] {

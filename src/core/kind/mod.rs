@@ -63,7 +63,7 @@ macro_rules! enumerate {
 
             /// Returns the word for the kind in metrics and JSON, such as `read_write`. The method
             /// of [`Coordinator`](crate::Coordinator) for the kind has the same name.
-            pub fn word(self) -> &'static str {
+            pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$kind => stringify!($module),)+
                 }
@@ -75,7 +75,7 @@ kinds!(enumerate);
 
 impl Kind {
     pub(crate) fn of_word(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.word() == word)
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 
     /// Returns whether the holder of such a lock is an owner. Otherwise, the holder is a token.

@@ -374,7 +374,7 @@ mod tests {
         for (template, name, key) in [
             ("{name}", "quorlock:fence:{a}", "quorlock:fence:{a}"),
             ("{name}", "quorlock:", "quorlock:"),
-            ("quorl{name}", "ock:guard", "quorlock:guard"),
+            ("quorl{name}", "ock:guard", "quorlock:origin"),
             ("quorlock:{name}", "a", "quorlock:{name}"),
             ("app:{name}", "quorlock:check", "app:quorlock:check"),
             ("{name}:lock", "quorlock:check", "quorlock:check:lock"),
@@ -386,7 +386,7 @@ mod tests {
         for (template, name) in [
             ("{name}", "quorlock"),
             ("{name}", "Quorlock:a"),
-            ("app:{name}", "quorlock:guard"),
+            ("app:{name}", "quorlock:origin"),
         ] {
             assert_eq!(refused(template, name), Ok(()), "{template} {name}");
         }

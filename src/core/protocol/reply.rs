@@ -43,7 +43,7 @@ impl Command {
             (_, Reply::Error(text)) if is_wrong_type(text) => {
                 return Vote::Refuse(Refusal::OtherKind);
             }
-            (_, Reply::Error(text)) => return Vote::Fail(Failure::Rejected((&**text).into())),
+            (_, Reply::Error(text)) => return Vote::Fail(Failure::ErrorReply((&**text).into())),
             (Verb::Inspect, Reply::Text(_)) => return Vote::Grant,
             (Verb::Inspect | Verb::Probe, _) => None,
             (_, Reply::Nil) => Some(Refusal::held(None)),
@@ -167,7 +167,7 @@ mod tests {
         Vote::Refuse(match word {
             "granted" => return Vote::Grant,
             "nonsense" => return Vote::nonsense(),
-            "rejected" => return Vote::Fail(Failure::Rejected(rest.into())),
+            "rejected" => return Vote::Fail(Failure::ErrorReply(rest.into())),
             "gone" => Refusal::Gone,
             "held" => Refusal::held(left(rest)),
             "kind" => Refusal::OtherKind,
@@ -221,7 +221,7 @@ mod tests {
                     command(Kind::Mutex, verb, 1)
                         .vote(&Reply::Error(text.into()))
                         .into_vote(),
-                    Vote::Fail(Failure::Rejected(_))
+                    Vote::Fail(Failure::ErrorReply(_))
                 ));
             }
         }

@@ -392,11 +392,11 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
         let files = fs::read_dir(folder).unwrap();
         let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        let expected = Kind::ALL.map(|kind| format!("{}.txt", kind.word()));
+        let expected = Kind::ALL.map(|kind| format!("{}.txt", kind.as_str()));
         assert_eq!(files.collect::<BTreeSet<_>>(), BTreeSet::from(expected));
         for kind in Kind::ALL {
             let lines = listed(kind);
-            let list = fs::read_to_string(format!("{folder}/{}.txt", kind.word())).unwrap();
+            let list = fs::read_to_string(format!("{folder}/{}.txt", kind.as_str())).unwrap();
             for (line, listed) in lines.lines().zip(list.lines()) {
                 assert_eq!(line, listed);
             }
@@ -481,7 +481,7 @@ mod tests {
         let expected = ["mutex", "reentrant lock", "fair lock", "read-write lock"];
         assert_eq!(shown[..expected.len()], expected);
         for kind in Kind::ALL {
-            assert_eq!(Kind::of_word(kind.word()), Some(kind));
+            assert_eq!(Kind::of_word(kind.as_str()), Some(kind));
         }
         assert_eq!(Kind::of_word("other"), None);
     }

@@ -83,17 +83,18 @@ impl Ttl {
     }
 
     /// Rounds a TTL down as [`whole`](Self::whole) does. Refuses a TTL that leaves no validity
-    /// after a round that takes a whole node timeout.
+    /// after a round that takes a whole response timeout.
     pub(crate) fn parse(
         ttl: Duration,
-        node_timeout: Duration,
+        response_timeout: Duration,
         drift: Drift,
     ) -> Result<Self, ConfigError> {
         let whole = Self::whole(ttl)?;
-        let least = node_timeout.saturating_add(drift.allowance(whole.duration()));
+        let least = response_timeout.saturating_add(drift.allowance(whole.duration()));
         if whole.duration() <= least {
-            let range =
-                format!("more than {least:?}, the node timeout and the drift allowance together");
+            let range = format!(
+                "more than {least:?}, the response timeout and the drift allowance together"
+            );
             return Err(ConfigError::time("TTL", ttl, range));
         }
         Ok(whole)
@@ -421,8 +422,8 @@ mod renewal {
         let start = LeaseTick::some();
         let drift = Drift::from_ppm(0).unwrap();
         let lease = Lease::new(start, parse(9_002, drift).unwrap(), drift);
-        let node_timeout = Duration::from_millis(50);
-        let plan = |renewal| RenewalPlan::new(start, lease, node_timeout, renewal).unwrap();
+        let response_timeout = Duration::from_millis(50);
+        let plan = |renewal| RenewalPlan::new(start, lease, response_timeout, renewal).unwrap();
         let until = |seconds| plan(Renewal::UpTo(Duration::from_secs(seconds)));
         let unlimited = plan(Renewal::Unlimited);
         assert_eq!(until(7).or_longer(until(9)), until(9));
@@ -430,7 +431,7 @@ mod renewal {
         assert_eq!(until(9).or_longer(unlimited), unlimited);
         assert_eq!(unlimited.or_longer(until(9)), unlimited);
         assert_eq!(
-            RenewalPlan::new(start, lease, node_timeout, Renewal::Off),
+            RenewalPlan::new(start, lease, response_timeout, Renewal::Off),
             None
         );
     }
@@ -445,8 +446,8 @@ mod renewal {
             let drift = Drift::from_ppm(ppm).unwrap();
             if let Some(ttl) = parse(ttl, drift) {
                 let lease = Lease::new(start, ttl, drift);
-                let node_timeout = Duration::from_millis(50);
-                let plan = RenewalPlan::new(start, lease, node_timeout, Renewal::Unlimited);
+                let response_timeout = Duration::from_millis(50);
+                let plan = RenewalPlan::new(start, lease, response_timeout, Renewal::Unlimited);
                 let plan = plan.unwrap();
                 let due = plan.due(lease).unwrap();
                 prop_assert!(start <= due && due < lease.until());

@@ -18,23 +18,23 @@ pub(crate) fn rounded(time: Duration) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX) / unit * unit)
 }
 
-/// The rule by which the node timeout of a connection is chosen.
+/// The rule by which the response timeout of a connection is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NodeTimeout {
+pub(crate) enum ResponseTimeout {
     /// The user has set the timeout for all masters.
     Fixed(Duration),
     /// The timeout follows the round trip to each master.
     Measured,
 }
 
-impl NodeTimeout {
+impl ResponseTimeout {
     /// The shortest and the longest measured timeout.
     const LEAST: Duration = Duration::from_millis(50);
     const MOST: Duration = Duration::from_secs(1);
     /// How late an answer may come at least, if the timeout is measured.
     const LATE: Duration = Duration::from_millis(500);
-    /// The number of node timeouts after which a master counts as silent, if no byte has come from
-    /// it. Without this limit, commands would pile up in the connection, and the master would
+    /// The number of response timeouts after which a master counts as silent, if no byte has come
+    /// from it. Without this limit, commands would pile up in the connection, and the master would
     /// execute all of them when it recovers.
     pub(crate) const SILENT_TIMEOUTS: u32 = 3;
     /// If bytes come in, but no whole reply, a master counts as silent after this many times the
@@ -246,9 +246,9 @@ mod tests {
 
     #[test]
     fn limits_table() {
-        use NodeTimeout::{Fixed, Measured};
+        use ResponseTimeout::{Fixed, Measured};
         let millis = Duration::from_millis;
-        for (node_timeout, round_trip, timeout, silence, end) in [
+        for (response_timeout, round_trip, timeout, silence, end) in [
             (Measured, 0, 50, 150, 500),
             (Measured, 16, 50, 150, 500),
             (Measured, 20, 60, 180, 500),
@@ -259,14 +259,14 @@ mod tests {
             (Fixed(millis(50)), 200, 50, 1_200, 1_200),
             (Fixed(millis(2_000)), 200, 2_000, 6_000, 6_000),
         ] {
-            let limits = node_timeout.limits(RoundTrip::first(millis(round_trip)));
+            let limits = response_timeout.limits(RoundTrip::first(millis(round_trip)));
             let expected = Limits {
                 timeout: millis(timeout),
                 silence: millis(silence),
                 end: millis(end),
                 progress: millis(silence * 10),
             };
-            assert_eq!(limits, expected, "{node_timeout:?} {round_trip}");
+            assert_eq!(limits, expected, "{response_timeout:?} {round_trip}");
         }
     }
 

@@ -31,7 +31,7 @@ pub struct Inspection {
     /// the queue. The list contains every waiter that at least one master knows, but at most 1,000
     /// from each master. A waiter whose process died stays in the list until the masters remove it
     /// from their queues. The list is empty for a mutex and a reentrant lock.
-    pub queue: Vec<String>,
+    pub waiters: Vec<String>,
     /// The answer of each master. A master that answered has the vote
     /// [`Vote::Grant`](crate::votes::Vote::Grant) here, even if the lock is held on that master.
     pub votes: Votes,
@@ -52,7 +52,7 @@ impl Inspection {
     /// Returns whether the lock is held, but no holder has a majority of masters. This happens for
     /// a moment while several clients contend for the lock. It also happens while masters that may
     /// have forgotten the holder have no vote.
-    pub fn is_contested(&self) -> bool {
+    pub fn is_split(&self) -> bool {
         self.is_held() && by_each(&self.seen, &self.votes.roster.quorum).is_empty()
     }
 
@@ -106,8 +106,8 @@ impl fmt::Display for Inspection {
                 others.iter().try_for_each(|other| write!(f, ", {other}"))?;
             }
         }
-        if !self.queue.is_empty() {
-            write!(f, ", waiting: {}", self.queue.len())?;
+        if !self.waiters.is_empty() {
+            write!(f, ", waiting: {}", self.waiters.len())?;
         }
         write!(f, ": {votes}")
     }
@@ -261,7 +261,7 @@ impl SeenHolder {
     }
 
     fn identity(&self) -> (Option<&'static str>, &str) {
-        (self.holder.kind.map(Kind::word), &self.digest)
+        (self.holder.kind.map(Kind::as_str), &self.digest)
     }
 
     /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
@@ -397,7 +397,7 @@ mod tests {
         Inspection {
             name: "r".into(),
             holders: holders(&seen, &Quorum::of(seen.len()), MasterSet::NONE),
-            queue: Vec::new(),
+            waiters: Vec::new(),
             votes: Votes::new(
                 Roster::new([], Quorum::of(seen.len())),
                 Box::new([]),
@@ -459,7 +459,7 @@ mod tests {
         ] {
             let inspection = Inspection {
                 holders,
-                queue,
+                waiters: queue,
                 ..inspection(&[])
             };
             assert_eq!(inspection.to_string(), format!("\"r\" is {text}: "));
@@ -481,7 +481,7 @@ mod tests {
             let found = found.map_or_else(
                 || "free".to_owned(),
                 |one| {
-                    let kind = one.kind.map_or("any", Kind::word);
+                    let kind = one.kind.map_or("any", Kind::as_str);
                     let left = one
                         .remaining
                         .map_or(-1, |left| left.as_millis().cast_signed());
@@ -498,14 +498,14 @@ mod tests {
     #[test]
     fn a_lock_is_contested_if_no_one_holds_a_majority_and_no_one_can_acquire_it() {
         let free = "free";
-        for (texts, is_contested) in [
+        for (texts, is_split) in [
             (["mutex 5 1 0a ", "mutex 5 1 0b ", free], true),
             (["mutex 5 1 0a ", "mutex 5 1 0b ", "mutex 5 1 0c "], true),
             (["mutex 5 1 0a ", "mutex 5 1 0a ", "mutex 5 1 0c "], false),
             (["mutex 5 1 0a ", free, free], false),
             ([free, free, free], false),
         ] {
-            assert_eq!(inspection(&texts).is_contested(), is_contested, "{texts:?}");
+            assert_eq!(inspection(&texts).is_split(), is_split, "{texts:?}");
         }
     }
 
@@ -595,7 +595,7 @@ mod tests {
         let left = |millis| Some(Duration::from_millis(millis));
         let expected = [(Some("a:1"), 1, left(5)), (Some("b:1"), 2, left(7))];
         assert_eq!(shown, expected);
-        assert!(seen.is_held() && !seen.is_contested());
+        assert!(seen.is_held() && !seen.is_split());
         assert_eq!(seen.named(), "fair 0a\nfair 0b\nfair 0c\n");
         let views = seen.views().map(|view| match view {
             MasterView::Held(holders) => holders.len(),

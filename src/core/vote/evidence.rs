@@ -70,7 +70,7 @@ impl Round {
     pub(crate) fn denies_key(&self) -> bool {
         let is_key = |error: &str| ServerError::of(error) == ServerError::KeyDenied;
         let mut votes = self.votes_cast();
-        votes.any(|vote| matches!(vote, Vote::Fail(Failure::Rejected(error)) if is_key(error)))
+        votes.any(|vote| matches!(vote, Vote::Fail(Failure::ErrorReply(error)) if is_key(error)))
     }
 
     /// Returns whether a majority of every set has answered without an error, and at least one
@@ -301,7 +301,7 @@ impl Reason {
 
     fn denied(round: &Round) -> Self {
         let mut denials = round.votes_cast().filter_map(|vote| match vote {
-            Vote::Fail(Failure::Rejected(error)) if vote.is_denial() => Some(error.clone()),
+            Vote::Fail(Failure::ErrorReply(error)) if vote.is_denial() => Some(error.clone()),
             _ => None,
         });
         let right = denials.next().unwrap_or_default();

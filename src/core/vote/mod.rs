@@ -36,7 +36,7 @@ pub enum Vote {
 impl Vote {
     /// Returns the vote of a master whose reply cannot be read.
     pub(crate) fn nonsense() -> Self {
-        Self::Fail(Failure::Rejected("a reply that makes no sense".into()))
+        Self::Fail(Failure::ErrorReply("a reply that makes no sense".into()))
     }
 
     pub(crate) fn is_grant(&self) -> bool {
@@ -69,7 +69,7 @@ impl Vote {
 
     /// Returns whether the master answered, even with an error.
     pub(crate) fn is_reply(&self) -> bool {
-        self.is_answer() || matches!(self, Self::Fail(Failure::Rejected(_)))
+        self.is_answer() || matches!(self, Self::Fail(Failure::ErrorReply(_)))
     }
 }
 
@@ -216,11 +216,11 @@ pub enum Failure {
         remaining: Duration,
     },
     /// The master answered with an error, such as `OOM`, `LOADING`, `READONLY` or `NOPERM`.
-    Rejected(Arc<str>),
-    /// The master did not answer within the node timeout. The master may have executed the command,
-    /// or may execute it later.
+    ErrorReply(Arc<str>),
+    /// The master did not answer within the response timeout. The master may have executed the
+    /// command, or may execute it later.
     TimedOut {
-        /// The node timeout.
+        /// The response timeout.
         after: Duration,
         /// How long the answers of the master have taken lately.
         round_trip: Duration,
@@ -252,7 +252,7 @@ impl Failure {
             // A server that answers with an error has not executed the command. Before the error, a
             // script may have removed dead waiters from a queue. But the script has changed nothing
             // that belongs to this client.
-            Self::Quarantined { .. } | Self::Rejected(_) | Self::Unreachable(_) => false,
+            Self::Quarantined { .. } | Self::ErrorReply(_) | Self::Unreachable(_) => false,
         }
     }
 }
@@ -315,7 +315,7 @@ impl fmt::Display for Failure {
             Self::Quarantined { remaining } => {
                 write!(f, "may have forgotten locks, no vote for {remaining:.1?}")
             }
-            Self::Rejected(reply) => write!(f, "answered {reply}"),
+            Self::ErrorReply(reply) => write!(f, "answered {reply}"),
             Self::TimedOut {
                 after,
                 round_trip,
@@ -414,7 +414,7 @@ pub(crate) const OUTCOMES: &[&str] = &[
     "granted",
     "quarantined",
     "refused",
-    "rejected",
+    "error_reply",
     "timed_out",
     "unreachable",
 ];
@@ -427,7 +427,7 @@ pub(crate) fn outcome_word(vote: &Vote) -> &'static str {
         Vote::Fail(Failure::Closed) => "closed",
         Vote::Fail(Failure::Disconnected(_)) => "disconnected",
         Vote::Fail(Failure::Quarantined { .. }) => "quarantined",
-        Vote::Fail(Failure::Rejected(_)) => "rejected",
+        Vote::Fail(Failure::ErrorReply(_)) => "error_reply",
         Vote::Fail(Failure::TimedOut { .. }) => "timed_out",
         Vote::Fail(Failure::Unreachable(_)) => "unreachable",
     }
@@ -476,7 +476,7 @@ mod tests {
                 }),
                 "may have forgotten locks, no vote for 1.5s",
             ),
-            (Vote::Fail(Failure::Rejected(text("OOM"))), "answered OOM"),
+            (Vote::Fail(Failure::ErrorReply(text("OOM"))), "answered OOM"),
             (
                 Vote::Fail(Failure::timed_out(Duration::from_nanos(51_643_108))),
                 "no answer in 52ms",
@@ -540,7 +540,7 @@ mod tests {
             (Failure::Disconnected(why()), true),
             (Failure::timed_out(time), true),
             (Failure::Quarantined { remaining: time }, false),
-            (Failure::Rejected(why()), false),
+            (Failure::ErrorReply(why()), false),
             (Failure::Unreachable(why()), false),
         ] {
             assert_eq!(failure.may_have_executed(), may_have, "{failure}");

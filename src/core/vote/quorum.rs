@@ -191,7 +191,7 @@ impl MasterList {
     const ALL: [Self; 2] = [Self::Masters, Self::Old];
 
     /// Returns the word that settings and the labels of metrics use for the list.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Masters => "masters",
             Self::Old => "old_masters",
@@ -226,7 +226,7 @@ pub enum Membership {
 
 impl Membership {
     /// Returns the word that the label of a metric uses for this role.
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Joins => "joins",
             Self::Leaves => "leaves",
@@ -238,7 +238,7 @@ impl Membership {
 /// Shows `joins`, `leaves` or `stays`.
 impl fmt::Display for Membership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 

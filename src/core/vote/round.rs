@@ -343,8 +343,8 @@ pub(crate) mod fixture {
                 remaining: millis(9),
             }),
             'o' => Vote::Refuse(Refusal::OtherKind),
-            'd' => Vote::Fail(Failure::Rejected("NOPERM x".into())),
-            'n' => Vote::Fail(Failure::Rejected(
+            'd' => Vote::Fail(Failure::ErrorReply("NOPERM x".into())),
+            'n' => Vote::Fail(Failure::ErrorReply(
                 "NOPERM No permissions to access a key".into(),
             )),
             'f' => Vote::Fail(Failure::timed_out(millis(50))),
@@ -624,7 +624,7 @@ mod tests {
 
     #[test]
     fn a_majority_answers_in_time_or_replies_in_time() {
-        let rejected = Vote::Fail(Failure::Rejected("OOM".into()));
+        let rejected = Vote::Fail(Failure::ErrorReply("OOM".into()));
         for (letters, limit, answered, replied) in [
             ("gh", None, false, false),
             ("gh0", None, true, true),

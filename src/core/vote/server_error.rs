@@ -133,8 +133,8 @@ impl ServerError {
         )
     }
 
-    /// Returns whether the next try may work, although nobody changes a right, the login, the server
-    /// or the list of masters. This is so after all errors that are not known.
+    /// Returns whether the next try may work, although nobody changes a right, the login, the
+    /// server or the list of masters. This is so after all errors that are not known.
     pub(crate) fn is_temporary(self) -> bool {
         match self {
             Self::Loading
@@ -190,14 +190,14 @@ impl Failure {
     /// lacks the command or refuses it in scripts. The words of these errors differ between servers
     /// and between versions. They also differ if the command ran in a script.
     pub fn is_denial(&self) -> bool {
-        matches!(self, Self::Rejected(error) if ServerError::of(error).is_denial())
+        matches!(self, Self::ErrorReply(error) if ServerError::of(error).is_denial())
     }
 
     /// Returns whether another try is useless until someone changes a right, the login, the server
     /// or the list of masters. A [denial](Self::is_denial) is one reason. Another is a server that
     /// is only a part of a cluster.
     pub fn is_permanent(&self) -> bool {
-        matches!(self, Self::Rejected(error) if !ServerError::of(error).is_temporary())
+        matches!(self, Self::ErrorReply(error) if !ServerError::of(error).is_temporary())
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
         let lines = include_str!("../../../tests/tables/server_errors.txt").lines();
         for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let (expected, error) = line.split_once(": ").unwrap();
-            let failure = Failure::Rejected(error.into());
+            let failure = Failure::ErrorReply(error.into());
             let found = match expected {
                 "temporary" | "permanent" if failure.is_permanent() => "permanent".to_owned(),
                 "temporary" | "permanent" => "temporary".to_owned(),

@@ -260,7 +260,10 @@ mod tests {
         for (cast, counts, text) in [
             (vec![], (0, 0, 0), ""),
             (
-                vec![Some(Vote::Fail(Failure::Rejected("NOPERM x".into()))), None],
+                vec![
+                    Some(Vote::Fail(Failure::ErrorReply("NOPERM x".into()))),
+                    None,
+                ],
                 (0, 0, 1),
                 "m0 answered NOPERM x, m1 not answered yet; \
                  `quorlock doctor` shows all missing rights",

@@ -79,7 +79,7 @@ pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Le
 pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
-    let rounds = context.node_timeout() * (3 + ballots);
+    let rounds = context.response_timeout() * (3 + ballots);
     if context.machine.are_dialled() {
         rounds
     } else {

@@ -208,9 +208,9 @@ impl<'a> QueuedWait<'a> {
             queue: position.waiter.as_ref().map(|_| self.policy.options),
             watch: (position.waiter.as_ref()).is_some_and(Waiter::watches),
         };
-        // The round is a new attempt. The command that gives back the grants of the last attempt may
-        // arrive late, but does not remove grants of the new attempt. On masters that still have a
-        // grant of the last attempt, the new attempt replaces that grant.
+        // The round is a new attempt. The command that gives back the grants of the last attempt
+        // may arrive late, but does not remove grants of the new attempt. On masters that still
+        // have a grant of the last attempt, the new attempt replaces that grant.
         claim.ask_again(self.identity(), how);
         Ok(())
     }
@@ -314,8 +314,8 @@ impl<'a> QueuedWait<'a> {
 
     /// Gives back the grants of a round that was not won. Masters that have voted get the command
     /// at once, and the other masters get it after a wait. The wait ends when all votes are in,
-    /// when masters call the waiter, or after a node timeout. A waiter that is not in the queues
-    /// yet does not wait.
+    /// when masters call the waiter, or after a response timeout. A waiter that is not in the
+    /// queues yet does not wait.
     ///
     /// The wait is needed because a round can be lost before all masters have answered. From the
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
@@ -325,7 +325,7 @@ impl<'a> QueuedWait<'a> {
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
         if let Some(waiter) = &position.waiter {
-            let end = clock::now() + self.context.node_timeout();
+            let end = clock::now() + self.context.response_timeout();
             let called = pin!(waiter.wait_for_call(end));
             select(pin!(round.settled()), called).await;
         }
@@ -348,8 +348,8 @@ impl<'a> QueuedWait<'a> {
             return;
         }
         let (now, random) = (clock::now(), clock::random_u64());
-        // The agreed master may not know the holder of the slot that it has granted. Another slot may
-        // be free, but no master calls the waiter for another slot.
+        // The agreed master may not know the holder of the slot that it has granted. Another slot
+        // may be free, but no master calls the waiter for another slot.
         let granting = round.read(|round| round.masters(Vote::is_grant));
         let is_taken = chosen_by.is_some_and(|agreed| granting.contains(agreed));
         let wait = round.read(|round| self.policy.wait_after(round, is_taken, now, random));

@@ -212,8 +212,8 @@ impl ClaimHandle {
             Outcome::NoMajority => {
                 let round = self.newest_round();
                 if round.read(Round::may_raise_ballot) {
-                    // Waits for at most a node timeout, because the round may hold grants. Undialled
-                    // masters may vote later.
+                    // Waits for at most a response timeout, because the round may hold grants.
+                    // Undialled masters may vote later.
                     self.context.in_time(round.settled()).await;
                 }
             }
@@ -223,9 +223,9 @@ impl ClaimHandle {
         outcome
     }
 
-    /// Waits until the newest round is decided, and [takes](Claim::take_outcome) its outcome. Unless
-    /// `waits_for_dials` is set, returns [`Outcome::Pending`] if that could take until a master is
-    /// dialled.
+    /// Waits until the newest round is decided, and [takes](Claim::take_outcome) its outcome.
+    /// Unless `waits_for_dials` is set, returns [`Outcome::Pending`] if that could take until a
+    /// master is dialled.
     async fn outcome(&self, waits_for_dials: bool) -> Outcome {
         poll_fn(|cx| {
             self.context
@@ -245,9 +245,9 @@ impl ClaimHandle {
     }
 
     /// Waits until `round` is decided. If the round is [disputed](Round::is_disputed) and only the
-    /// votes of undialled masters are missing, waits for one more node timeout, and then gives the
-    /// round up. The wait is shorter if the caller will try again and the other masters answered
-    /// fast.
+    /// votes of undialled masters are missing, waits for one more response timeout, and then gives
+    /// the round up. The wait is shorter if the caller will try again and the other masters
+    /// answered fast.
     ///
     /// An undialled master may take as long as the connect timeout to vote. If each of several
     /// clients waited for that vote with the grants of a minority, none would win.
@@ -260,7 +260,7 @@ impl ClaimHandle {
         round.until(is_over).await;
         if round.is_pending() {
             let now = clock::now();
-            let mut patience = self.context.node_timeout();
+            let mut patience = self.context.response_timeout();
             if will_retry {
                 patience = patience.min(LEAST.max(round.elapsed(now) * 2));
             }

@@ -132,7 +132,7 @@ impl ClaimHandle {
     /// Returns whether the lock is held. After a fork, the parent has it.
     pub(crate) fn lock_state(&self) -> LockState {
         let state = self.unless_forked(Claim::look);
-        state.unwrap_or(LockState::Lost(LostReason::Ended))
+        state.unwrap_or(LockState::Lost(LostReason::Closed))
     }
 
     pub(crate) fn ensure_held(&self) -> Result<(), LostError> {
@@ -158,8 +158,8 @@ impl ClaimHandle {
         let mut hold = is_first
             .then(|| observer.hold(&self.lock_id, won))
             .flatten();
-        // The node timeout of a slow master may be long, compared with the lease.
-        let least_retry = self.context.config.node_timeout.least();
+        // The response timeout of a slow master may be long, compared with the lease.
+        let least_retry = self.context.config.response_timeout.least();
         self.step(|claim, step| {
             claim.stay(step, request.min_hold);
             claim.hold(step, request.renewal, least_retry, &mut hold);
@@ -193,9 +193,9 @@ impl ClaimHandle {
                 return reason;
             }
             if context.is_forked() {
-                return LostReason::Ended;
+                return LostReason::Closed;
             }
-            self.step(|claim, step| claim.lose(step, LostReason::Ended));
+            self.step(|claim, step| claim.lose(step, LostReason::Closed));
         }
     }
 

@@ -31,7 +31,7 @@ pub(crate) async fn inspect(context: &Context, lock_id: &LockId) -> Result<Inspe
     Ok(Inspection {
         name,
         holders: inspection::holders(&seen, masters.quorum(), masters.quarantined()),
-        queue: inspection::queue(&seen),
+        waiters: inspection::queue(&seen),
         votes,
         lock_id: lock_id.clone(),
         seen,

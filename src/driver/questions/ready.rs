@@ -78,7 +78,7 @@ fn judged(context: &Context, mut cast: Box<[Option<CastVote>]>, forgives: bool) 
     for (cast, health) in cast.iter_mut().zip(masters.masters()) {
         if forgives
             && let Some(answer) = cast
-            && let Vote::Fail(Failure::Rejected(error)) = answer.vote()
+            && let Vote::Fail(Failure::ErrorReply(error)) = answer.vote()
             && let denial = ServerError::of(error)
             && denial.is_denial()
             && !denial.is_about_scripts()

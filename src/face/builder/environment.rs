@@ -93,7 +93,7 @@ impl<'de> Deserializer<'de> for Value {
 ///
 /// # Errors
 ///
-/// [`ConfigError::Shared`] names a variable that is probably misspelt. If the variable were
+/// [`ConfigError::BadSetting`] names a variable that is probably misspelt. If the variable were
 /// ignored, programs could have different settings, and two of them could hold one lock.
 pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
     let set = env::vars_os().filter(|(_, value)| !value.is_empty());
@@ -168,7 +168,7 @@ pub const SETTINGS: [[&str; 4]; 14] = [
          programs. A master that may have forgotten locks has no vote for this time."],
     ["QUORLOCK_CONNECT_TIMEOUT", "connect_timeout", "TIME",
         "Time to connect to a master: name resolution, TLS and login [1s]. From 1ms to 60s."],
-    ["QUORLOCK_NODE_TIMEOUT", "node_timeout", "TIME",
+    ["QUORLOCK_RESPONSE_TIMEOUT", "response_timeout", "TIME",
         "Time for a master's answer [follows its answers, 50ms to 1s]. From 1ms to 60s. Take 500ms \
          if masters lack processor time, as with CPU limits."],
     ["QUORLOCK_KEY_TEMPLATE", "key_template", "KEY",
@@ -250,7 +250,7 @@ mod tests {
             ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts
             ("QUORLOCK_MASTERS_FILE", Some("QUORLOCK_MASTERS")),
             ("QUORLOCK_TEMPLATE", Some("QUORLOCK_KEY_TEMPLATE")),
-            ("QUORLOCK_TIMEOUT", Some("QUORLOCK_NODE_TIMEOUT")),
+            ("QUORLOCK_TIMEOUT", Some("QUORLOCK_RESPONSE_TIMEOUT")),
             ("QUORLOCK_PASSWD", Some("QUORLOCK_PASSWORD")),
             ("QUORLOCK_PASSWORDS", Some("QUORLOCK_PASSWORD")),
             ("QUORLOCK_PASSWORD_PATH", Some("QUORLOCK_PASSWORD")),
@@ -320,7 +320,7 @@ mod tests {
             ("TTL", "20", "ttl: Some(20s)"), // as with --ttl 20
             ("MAX_TTL", "1m 30s", "max_ttl: Some(90s)"),
             ("CONNECT_TIMEOUT", "5s", "connect_timeout: Some(5s)"),
-            ("NODE_TIMEOUT", "500ms", "node_timeout: Some(500ms)"),
+            ("RESPONSE_TIMEOUT", "500ms", "response_timeout: Some(500ms)"),
             (
                 "KEY_TEMPLATE",
                 "l:{name}",

@@ -11,7 +11,7 @@ use crate::{
         protocol::{connection_name::ListsId, identity::ClientName, name::KeyTemplate},
         restart::Quarantine,
         time::{
-            NodeTimeout,
+            ResponseTimeout,
             lease::{Drift, Renewal, Ttl},
         },
     },
@@ -53,8 +53,8 @@ impl Coordinator {
     }
 }
 
-/// A builder for a [`Coordinator`], from [`Coordinator::builder`] or, with the feature `serde`, from
-/// the [environment](Self::from_env).
+/// A builder for a [`Coordinator`], from [`Coordinator::builder`] or, with the feature `serde`,
+/// from the [environment](Self::from_env).
 ///
 /// [`build`](Self::build) returns the first error in the settings, before anything is sent. A
 /// setting that cannot be used stays an error, even if it is set again. The order of the settings
@@ -67,13 +67,13 @@ impl Coordinator {
 /// | [`ttl`](Self::ttl) | 10 s |
 /// | [`renewal`](Self::renewal) | as long as the guard lives |
 /// | [`max_ttl`](Self::max_ttl) | 1 min |
-/// | [`node_timeout`](Self::node_timeout) | follows the answers of the master, 50 ms to 1 s |
+/// | [`response_timeout`](Self::response_timeout) | follows the answers of the master, 50 ms to 1 s |
 /// | [`connect_timeout`](Self::connect_timeout) | 1 s |
 /// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
 /// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
 /// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
 /// | [`waiters_poll`](Self::waiters_poll) | `false` |
-/// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four node timeouts if that is longer |
+/// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four response timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
 /// | [`label`](Self::label) | none |
@@ -136,7 +136,7 @@ impl Builder {
     /// 10 s. A lock can have a [TTL of its own](crate::Lock::ttl).
     ///
     /// A longer TTL means fewer renewals, but others wait longer after a holder has died. The TTL
-    /// must be longer than the sum of the node timeout and the drift allowance. Masters count in
+    /// must be longer than the sum of the response timeout and the drift allowance. Masters count in
     /// milliseconds, so fractions of a millisecond are cut off.
     pub fn ttl(self, ttl: Duration) -> Self {
         self.set(Ttl::whole(ttl), |config| &mut config.ttl)
@@ -152,14 +152,14 @@ impl Builder {
     /// much shorter than the TTL, and much longer than the round trip to every master. A master
     /// with a longer round trip never votes in time.
     ///
-    /// After three node timeouts without a byte, a master that owes a reply gets no more requests,
+    /// After three response timeouts without a byte, a master that owes a reply gets no more requests,
     /// and its connection is closed, but with the default not within half a second. The connection
-    /// is closed after one node timeout if it was silent for a second before the unanswered command,
+    /// is closed after one response timeout if it was silent for a second before the unanswered command,
     /// and that command is not an extension. The connection is also closed after thirty node
     /// timeouts without a complete reply.
-    pub fn node_timeout(self, timeout: Duration) -> Self {
-        let timeout = config::timeout("node timeout", timeout, 60).map(NodeTimeout::Fixed);
-        self.set(timeout, |config| &mut config.node_timeout)
+    pub fn response_timeout(self, timeout: Duration) -> Self {
+        let timeout = config::timeout("response timeout", timeout, 60).map(ResponseTimeout::Fixed);
+        self.set(timeout, |config| &mut config.response_timeout)
     }
 
     /// Sets how long it may take to connect to a master, including name resolution, TLS and login,
@@ -168,7 +168,7 @@ impl Builder {
     /// The first commands of a coordinator wait for its first connections, for at most this time.
     /// The wait ends earlier if the outcome of the commands is certain. If a connection breaks
     /// after it has worked for a second, the commands that were not sent wait for the next
-    /// connection, for at most a node timeout. After a failed dial, commands fail at once.
+    /// connection, for at most a response timeout. After a failed dial, commands fail at once.
     ///
     /// If the lookup of a host takes longer than this time, the lookup goes on, and a later dial
     /// uses its result. If a host has several addresses, each address that does not answer delays
@@ -245,7 +245,7 @@ impl Builder {
 
     /// Sets how long a waiter of a lock with queues (a fair or a read-write lock, or a semaphore)
     /// may be silent before other waiters are served in its place. Defaults to 3 s, and must be
-    /// from 1 ms to 1 h. The timeout in use is never shorter than four node timeouts of the slowest
+    /// from 1 ms to 1 h. The timeout in use is never shorter than four response timeouts of the slowest
     /// master.
     ///
     /// A waiter sends a command to the masters three or four times in this time.

@@ -30,9 +30,9 @@ use crate::{
 ///
 /// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
 /// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
-/// between the URLs. A variable that is empty counts as unset. In a file, a key that is not known is
-/// an error. The error of a parser may show a line of the file, so write no password into the file:
-/// use [`password_file`](Self::password_file).
+/// between the URLs. A variable that is empty counts as unset. In a file, a key that is not known
+/// is an error. The error of a parser may show a line of the file, so write no password into the
+/// file: use [`password_file`](Self::password_file).
 ///
 /// The password is not among the fields. It is the content of
 /// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`. Masters
@@ -82,9 +82,9 @@ pub struct SharedSettings {
     /// See [`Builder::connect_timeout`].
     #[serde(deserialize_with = "time")]
     pub connect_timeout: Option<Duration>,
-    /// See [`Builder::node_timeout`].
+    /// See [`Builder::response_timeout`].
     #[serde(deserialize_with = "time")]
-    pub node_timeout: Option<Duration>,
+    pub response_timeout: Option<Duration>,
     /// See [`Builder::key_template`].
     pub key_template: Option<String>,
     /// Whether the quarantine is [`Strict`](Quarantine::Strict).
@@ -97,7 +97,7 @@ impl SharedSettings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Shared`] names a variable that cannot be used, or one whose name is much like
+    /// [`ConfigError::BadSetting`] names a variable that cannot be used, or one whose name is much like
     /// that of a setting.
     pub fn from_env() -> Result<Self, ConfigError> {
         for name in environment::variables()?.1 {
@@ -151,7 +151,7 @@ impl SharedSettings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
+    /// [`ConfigError::BadSetting`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
     pub fn read_files(self) -> Result<Self, ConfigError> {
         let password = env::var_os(PASSWORD).filter(|password| !password.is_empty());
         self.with_password(password)?.with_tls()
@@ -198,7 +198,7 @@ impl SharedSettings {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Shared`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
+    /// [`ConfigError::BadSetting`] names a file that cannot be used, or `QUORLOCK_PASSWORD`.
     /// [`Builder::build`] checks the other settings.
     pub fn builder(self) -> Result<Builder, ConfigError> {
         let settings = self.read_files()?;
@@ -206,10 +206,10 @@ impl SharedSettings {
             .masters(settings.masters)
             .old_masters(settings.old_masters);
         let builder = settings.max_ttl.into_iter().fold(builder, Builder::max_ttl);
-        let (connect, node) = (settings.connect_timeout, settings.node_timeout);
+        let (connect, node) = (settings.connect_timeout, settings.response_timeout);
         let builder = settings.ttl.into_iter().fold(builder, Builder::ttl);
         let builder = connect.into_iter().fold(builder, Builder::connect_timeout);
-        let builder = node.into_iter().fold(builder, Builder::node_timeout);
+        let builder = node.into_iter().fold(builder, Builder::response_timeout);
         let template = settings.key_template.into_iter();
         let builder = template.fold(builder, Builder::key_template);
         let strict = settings.strict.filter(|is_strict| *is_strict).into_iter();
@@ -229,7 +229,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Shared`] names a variable or a file that cannot be used.
+    /// [`ConfigError::BadSetting`] names a variable or a file that cannot be used.
     ///
     /// ```no_run
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -252,7 +252,7 @@ impl Builder {
 /// Creates the error for a place whose value cannot be used. `reason` must show no part of the
 /// value.
 pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> ConfigError {
-    ConfigError::Shared {
+    ConfigError::BadSetting {
         place: place.into(),
         reason: reason.into(),
     }

@@ -111,7 +111,7 @@ impl Coordinator {
     /// let guard = lock.acquire().await?;
     /// let next = lock.clone();
     /// let waiting = tokio::spawn(async move { next.acquire().await });
-    /// while lock.inspect().await?.queue.is_empty() {
+    /// while lock.inspect().await?.waiters.is_empty() {
     ///     tokio::task::yield_now().await;
     /// }
     /// guard.release().await?;

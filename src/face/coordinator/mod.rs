@@ -34,7 +34,7 @@ mod questions;
 ///
 /// When the runtime of the task shuts down, locks that are held are [lost](crate::Guard::lost),
 /// and acquisitions fail with [`Closed`](crate::Reason::Closed). The same happens if a
-/// [stream](crate::MasterSpec::from_stream) of the program panics, and in a process that was forked
+/// [stream](crate::MasterSpec::with_connector) of the program panics, and in a process that was forked
 /// after the coordinator was made. The parent of that process keeps its locks. A panic of a
 /// `tracing` subscriber, a metrics recorder or a waker harms no call.
 ///

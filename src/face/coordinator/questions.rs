@@ -34,15 +34,15 @@ impl Coordinator {
     ///
     /// # Duration
     ///
-    /// This method returns at most one node timeout after `limit`. The first connections may take
-    /// the connect timeout in addition. If `limit` is zero, this method asks each master once.
+    /// This method returns at most one response timeout after `limit`. The first connections may
+    /// take the connect timeout in addition. If `limit` is zero, this method asks each master once.
     ///
     /// # Errors
     ///
     /// - [`Denied`](AskError::Denied): too many masters deny a right or lack a
     ///   command.
-    /// - [`TooFewMasters`](AskError::TooFewMasters): too few masters could vote before the limit. The error
-    ///   says which masters could not, and why.
+    /// - [`TooFewMasters`](AskError::TooFewMasters): too few masters could vote before the limit.
+    ///   The error says which masters could not, and why.
     /// - [`Closed`](AskError::Closed): the coordinator is closed, or its tasks have ended.
     ///
     /// # Cancel safety

@@ -38,7 +38,7 @@ impl Group {
     /// and underscores.
     ///
     /// **The IDs and the weights decide which names a group has.** All programs must use the same
-    /// IDs and weights. The masters of a group may [change](crate::Groups::change) while its ID
+    /// IDs and weights. The masters of a group may [change](crate::Groups::with_old_groups) while its ID
     /// stays.
     pub fn new(
         id: impl Into<String>,

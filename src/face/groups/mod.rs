@@ -81,7 +81,7 @@ impl Groups {
         settings: Builder,
         groups: impl IntoIterator<Item = Group>,
     ) -> Result<Self, ConfigError> {
-        Self::change(settings, groups, [])
+        Self::with_old_groups(settings, groups, [])
     }
 
     /// Creates groups as [`new`](Self::new) does, for use while the groups are changed.
@@ -114,11 +114,11 @@ impl Groups {
     /// let masters = [(); 3].map(|()| [(); 3].map(|()| MemoryMaster::new()));
     /// let group = |at: usize| Group::new(["a", "b", "c"][at], &masters[at]);
     /// let (old, new) = ([0, 1].map(group), [0, 1, 2].map(group));
-    /// let locks = Groups::change(Coordinator::builder(), new, old)?;
+    /// let locks = Groups::with_old_groups(Coordinator::builder(), new, old)?;
     /// assert_eq!(locks.of("orders/42").label(), Some("a->c"));
     /// # Ok(()) }
     /// ```
-    pub fn change(
+    pub fn with_old_groups(
         settings: Builder,
         groups: impl IntoIterator<Item = Group>,
         old_groups: impl IntoIterator<Item = Group>,

@@ -284,7 +284,7 @@ impl Guard {
     }
 
     /// Waits until every master has answered or timed out, and returns the [votes](Self::votes).
-    /// The wait takes at most the node timeout. For a master whose first connection is under way,
+    /// The wait takes at most the response timeout. For a master whose first connection is under way,
     /// it takes at most the connect timeout.
     ///
     /// # Cancel safety
@@ -369,9 +369,9 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`TooFewMasters`]: fewer than a majority confirmed in time. Each master has a node timeout to
+    /// [`TooFewMasters`]: fewer than a majority confirmed in time. Each master has a response timeout to
     /// confirm. If other commands must be sent before the release, the wait is longer: at most the
-    /// connect timeout and two node timeouts. The caller need not do anything: masters that did not
+    /// connect timeout and two response timeouts. The caller need not do anything: masters that did not
     /// confirm get the release if they can be reached before the TTL has passed. If only one level
     /// was released, the next extension or release tells these masters the new depth.
     ///
@@ -454,7 +454,7 @@ mod tests {
         let masters = [(); 3].map(|()| MemoryMaster::new());
         let locks = Coordinator::builder()
             .quarantine(Quarantine::Off)
-            .node_timeout(Duration::from_secs(4))
+            .response_timeout(Duration::from_secs(4))
             .masters(&masters)
             .build();
         let lock = locks.unwrap().mutex("a").ttl(ttl).renewal(Renewal::Off);

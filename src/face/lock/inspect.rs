@@ -16,7 +16,7 @@ impl<G> Lock<G> {
     /// Changes nothing on the masters. The answer may be out of date when it arrives. The holder is
     /// reported even if it holds the name as another kind of lock. The queue is reported only if
     /// this lock is of a kind with queues. Waits for the answers of all masters, for at most the
-    /// node timeout. For a master whose first connection is under way, the limit is the connect
+    /// response timeout. For a master whose first connection is under way, the limit is the connect
     /// timeout.
     ///
     /// If the lock has several names, returns the answer for the first name that is held, or for
@@ -67,7 +67,7 @@ impl<G> Lock<G> {
 
     /// Returns whether the lock is held. A lock counts as held if another client could not acquire
     /// it now, because it is free on too few masters. A shared lock that has a holder counts as
-    /// held, even if it has room for more holders: see [`available`](Self::available).
+    /// held, even if it has room for more holders: see [`available_permits`](Self::available_permits).
     ///
     /// The lock also counts as held while several owners hold it on different masters. This happens
     /// for a moment while clients contend. A `RedissonRedLock` is always in this state, because it

@@ -119,16 +119,16 @@ impl<G: AnyGuard> Lock<G> {
     /// # Duration
     ///
     /// An attempt takes one round trip to the slowest master of the fastest majority, and at most
-    /// one node timeout. After a failure it takes at most one more node timeout to find out the
-    /// reason. A fenced lock may take two more round trips, of at most one node timeout each. If
-    /// the votes on a semaphore are split, a second attempt follows. Each of the two attempts may
-    /// ask one master before the others. Together, the two attempts take at most six node timeouts,
-    /// or ten if the semaphore is fenced. All these times may double while a master does not keep
-    /// up with the commands of this coordinator.
+    /// one response timeout. After a failure it takes at most one more response timeout to find out
+    /// the reason. A fenced lock may take two more round trips, of at most one response timeout
+    /// each. If the votes on a semaphore are split, a second attempt follows. Each of the two
+    /// attempts may ask one master before the others. Together, the two attempts take at most six
+    /// response timeouts, or ten if the semaphore is fenced. All these times may double while a
+    /// master does not keep up with the commands of this coordinator.
     ///
     /// If another task of the same owner is making an attempt, this call first waits until that
-    /// attempt ends, for at most three node timeouts, or five if the lock is fenced. Until every
-    /// master has been dialled once, each of these times may be longer by at most the connect
+    /// attempt ends, for at most three response timeouts, or five if the lock is fenced. Until
+    /// every master has been dialled once, each of these times may be longer by at most the connect
     /// timeout.
     ///
     /// # Errors
@@ -169,16 +169,16 @@ impl<G: AnyGuard> Lock<G> {
     /// # Duration
     ///
     /// An attempt may be under way when `limit` has passed. That attempt and the last one may each
-    /// take two node timeouts, or four if the lock is fenced. For a semaphore, each may take one
-    /// node timeout more. So this method returns at most about four node timeouts after `limit`, or
+    /// take two response timeouts, or four if the lock is fenced. For a semaphore, each may take one
+    /// response timeout more. So this method returns at most about four response timeouts after `limit`, or
     /// later if the lock is fenced or a semaphore. The first connections may take the connect
     /// timeout in addition. All these times may double while a master does not keep up with the
     /// commands of this coordinator. [Several names](crate::Coordinator::mutex_all) may take one
     /// attempt more: if the last attempt at one name wins, the remaining names are tried once.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
-    /// come three node timeouts after `limit`, the task makes no last attempt. For a fenced lock,
-    /// that time is five node timeouts. Until every master has been dialled once, that time is
+    /// come three response timeouts after `limit`, the task makes no last attempt. For a fenced lock,
+    /// that time is five response timeouts. Until every master has been dialled once, that time is
     /// longer by the connect timeout. If the turn comes just before the end of that time, the last
     /// attempt still begins.
     ///

@@ -89,7 +89,7 @@ impl<G> Lock<G> {
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the masters.
-    pub async fn available(&self) -> Result<usize, AskError> {
+    pub async fn available_permits(&self) -> Result<usize, AskError> {
         let permits = self
             .draft
             .lock_id

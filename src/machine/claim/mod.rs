@@ -109,7 +109,7 @@ struct Held {
     hold: Option<Arc<Hold>>,
 }
 
-pub(crate) const LEFT: &str = "left";
+pub(crate) const KEPT: &str = "kept";
 pub(crate) const LOST: &str = "lost";
 pub(crate) const RELEASED: &str = "released";
 
@@ -196,7 +196,7 @@ impl Claim {
             && held.has_guard
         {
             let end = match time_to_stay {
-                Some(_) => LEFT,
+                Some(_) => KEPT,
                 None => RELEASED,
             };
             self.tell(step, held.hold, What::HoldEnded { end });

@@ -304,7 +304,7 @@ impl Case {
                 continue;
             };
             match what {
-                What::HoldEnded { end: LEFT } => self.say("left"),
+                What::HoldEnded { end: KEPT } => self.say("left"),
                 What::HoldEnded { end: LOST } => {} // told with the loss
                 What::HoldEnded { .. } => self.say("ended"),
                 What::InDoubt { .. } => self.say("doubt"),

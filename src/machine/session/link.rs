@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use crate::{
     core::{
         config::Config,
-        time::{Limits, NodeTimeout, RoundTrip, tick::Tick},
+        time::{Limits, ResponseTimeout, RoundTrip, tick::Tick},
         vote::Verb,
     },
     machine::out::Request,
@@ -47,7 +47,7 @@ impl Link {
         let round_trip = round_trip.min(config.connect_timeout);
         Self {
             began,
-            liveness: Liveness::new(config.node_timeout, round_trip, began),
+            liveness: Liveness::new(config.response_timeout, round_trip, began),
             sent: Unanswered::default(),
             window,
             has_answered: false,
@@ -184,8 +184,8 @@ impl Unanswered {
         self.commands.len()
     }
 
-    /// Adds a command that was sent at `now`. The node timeout begins at `now`, because a stall of
-    /// this process before the send is no fault of the master.
+    /// Adds a command that was sent at `now`. The response timeout begins at `now`, because a stall
+    /// of this process before the send is no fault of the master.
     #[inline]
     pub(crate) fn push(&mut self, item: Item, is_owed: bool, now: Tick, deadline: Tick) {
         let latest = self.commands.back().map(|sent| sent.deadline);
@@ -293,7 +293,7 @@ impl Unanswered {
 /// The time limits of a connection, and the times from which the silence of its master counts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Liveness {
-    node_timeout: NodeTimeout,
+    response_timeout: ResponseTimeout,
     round_trip: RoundTrip,
     /// Only the reply to a command that was sent after this time is measured. It is the time of the
     /// last measurement, so that many commands in flight are measured once, or of a stall.
@@ -332,13 +332,13 @@ impl Liveness {
     /// have come while this process was frozen.
     const IDLE: Duration = Duration::from_secs(1);
 
-    pub(crate) fn new(node_timeout: NodeTimeout, round_trip: Duration, now: Tick) -> Self {
+    pub(crate) fn new(response_timeout: ResponseTimeout, round_trip: Duration, now: Tick) -> Self {
         let round_trip = RoundTrip::first(round_trip);
         Self {
-            node_timeout,
+            response_timeout,
             round_trip,
             measured_at: now,
-            limits: node_timeout.limits(round_trip),
+            limits: response_timeout.limits(round_trip),
             is_near: false,
             last_byte: now,
             last_reply: now,
@@ -391,11 +391,11 @@ impl Liveness {
     fn measure(&mut self, sent: Tick, now: Tick) {
         self.measured_at = now;
         self.round_trip.add(now.since(sent));
-        let is_near = self.round_trip.timeout() <= self.node_timeout.least();
+        let is_near = self.round_trip.timeout() <= self.response_timeout.least();
         if is_near && self.is_near {
             return; // saves time
         }
-        self.limits = self.node_timeout.limits(self.round_trip);
+        self.limits = self.response_timeout.limits(self.round_trip);
         self.is_near = is_near;
     }
 
@@ -411,8 +411,8 @@ impl Liveness {
     /// that were not read. The caller must then wait for a new timer, and read, before it calls
     /// this method again: the runtime looks at its sockets before it fires timers. If the deadline
     /// was noticed late, this process was stalled, and masters on the same machine may have been
-    /// stalled, too. Then the masters get the delay as extra time, at most one node timeout.
-    /// Masters that send faster than this process reads get up to one node timeout more.
+    /// stalled, too. Then the masters get the delay as extra time, at most one response timeout.
+    /// Masters that send faster than this process reads get up to one response timeout more.
     pub(crate) fn judge_deadline(
         &mut self,
         due: Tick,
@@ -445,7 +445,7 @@ impl Liveness {
     /// when to give the connection up.
     fn deadline(&self) -> Tick {
         let limit = match self.silence() {
-            Some(_) => self.limits.silence / NodeTimeout::SILENT_TIMEOUTS,
+            Some(_) => self.limits.silence / ResponseTimeout::SILENT_TIMEOUTS,
             None if self.is_silent => self.limits.end,
             None => self.limits.silence,
         };

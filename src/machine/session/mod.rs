@@ -49,18 +49,19 @@ pub(crate) trait Transmit {
     fn has_input(&self) -> bool;
 }
 
-/// The commands for one master, from the post to the vote. A session has at most one connection at a
-/// time.
+/// The commands for one master, from the post to the vote. A session has at most one connection at
+/// a time.
 ///
 /// Requests are sent in the order of their posts. A release that is posted after its acquisition is
 /// therefore executed after that acquisition.
 ///
 /// Every command gets a vote by its deadline, whatever the master answers. Commands for which the
-/// window of the connection has no room wait here, in order, for at most one node timeout. Commands
-/// also wait for up to one node timeout during the first dial after a connection that worked.
+/// window of the connection has no room wait here, in order, for at most one response timeout.
+/// Commands also wait for up to one response timeout during the first dial after a connection that
+/// worked.
 /// [`Owed`] releases wait until they are sent, but get a failed vote if they wait for longer than
-/// one node timeout and one connect timeout. If the master stops answering, the connection is given
-/// up, and these releases wait for the next connection.
+/// one response timeout and one connect timeout. If the master stops answering, the connection is
+/// given up, and these releases wait for the next connection.
 #[derive(Debug)]
 pub(crate) struct Session {
     config: Arc<Config>,
@@ -80,7 +81,7 @@ pub(crate) struct Session {
     change: Option<Subscription>,
     /// The releases that have their votes and must still be sent.
     owed: Owed,
-    /// The releases that could not be sent within a node timeout, oldest first. They are sent
+    /// The releases that could not be sent within a response timeout, oldest first. They are sent
     /// before the requests that wait.
     late: VecDeque<Arc<Request>>,
     /// The current connection. If there is none, this is what is left of the last one.
@@ -184,8 +185,8 @@ impl Session {
         }
     }
 
-    /// Returns the node timeout, or `None` until the first dial is over.
-    pub(crate) fn node_timeout(&self) -> Option<Duration> {
+    /// Returns the response timeout, or `None` until the first dial is over.
+    pub(crate) fn response_timeout(&self) -> Option<Duration> {
         (self.health.is_dialled()).then(|| self.link.liveness.timeout())
     }
 
@@ -250,7 +251,7 @@ impl Session {
     }
 
     /// Called while there is no connection. Drops the releases that the master is no longer owed.
-    /// Gives up the requests that have waited for a node timeout, except during the very first
+    /// Gives up the requests that have waited for a response timeout, except during the very first
     /// dial.
     pub(crate) fn expire_unconnected(&mut self, cx: &Cx<'_>) {
         if self.health.is_dialled() {
@@ -438,8 +439,8 @@ impl Session {
         [waiting, late, owed, retry].into_iter().flatten().min()
     }
 
-    /// Returns when a waiting `request` is given up: one node timeout after its post, or after the
-    /// connection came into use if that was later.
+    /// Returns when a waiting `request` is given up: one response timeout after its post, or after
+    /// the connection came into use if that was later.
     fn send_by(&self, request: &Request) -> Tick {
         request.posted.max(self.link.began) + self.link.liveness.timeout()
     }
@@ -450,8 +451,9 @@ impl Session {
         self.send_by(release) + self.config.connect_timeout
     }
 
-    /// Keeps those of the requests that were given up that are releases, and that the master is owed.
-    /// The machine has counted the votes on all of them, because votes may decide what is owed.
+    /// Keeps those of the requests that were given up that are releases, and that the master is
+    /// owed. The machine has counted the votes on all of them, because votes may decide what is
+    /// owed.
     pub(in crate::machine) fn owe_given_up(&mut self, cx: &mut Cx<'_>) {
         for request in mem::take(&mut self.given_up) {
             if !cx.is_owed(&request) {

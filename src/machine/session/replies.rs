@@ -72,7 +72,7 @@ impl Session {
             Vote::Grant if verb.takes() && self.health.known.error.is_some() => {
                 self.takes_locks(cx);
             }
-            Vote::Fail(Failure::Rejected(error))
+            Vote::Fail(Failure::ErrorReply(error))
                 if ServerError::of(error).is_about_server(verb)
                     && self.health.known.error.as_ref() != Some(error) =>
             {

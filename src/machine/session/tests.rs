@@ -22,7 +22,7 @@ use crate::{
             identity::Ticket,
         },
         restart::Sign,
-        time::NodeTimeout,
+        time::ResponseTimeout,
         vote::{
             MasterSet, Verb,
             quorum::{Quorum, Roster},
@@ -166,7 +166,7 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
     let roster = roster();
     let shared = Arc::new(Shared::new(roster, config(TIMEOUT)));
     let supervisor =
-        MasterSpec::from_stream("redis://late", connect).open(0, "n".to_owned(), &shared);
+        MasterSpec::with_connector("redis://late", connect).open(0, "n".to_owned(), &shared);
     let command = command(Kind::Mutex, Verb::Acquire, 1);
     let round = shared.with(|machine, now| machine.ask(command, None, now));
     tokio::join!(supervisor, async {
@@ -344,7 +344,8 @@ fn a_late_release_gets_its_vote_and_is_owed() {
     assert!(rig.session().is_empty());
 }
 
-/// The acquisition was not sent, so the master has nothing to release. Both are given up in one step.
+/// The acquisition was not sent, so the master has nothing to release. Both are given up in one
+/// step.
 #[test]
 fn a_release_is_not_owed_if_its_acquisition_was_not_sent() {
     for is_lost in [false, true] {
@@ -464,7 +465,7 @@ fn a_connection_that_was_silent_is_given_up_sooner() {
 fn measured(round_trip: u64, count: usize) -> Rig {
     ByHand::set(Duration::ZERO);
     let mut rig = Rig::new();
-    Arc::make_mut(&mut rig.session().config).node_timeout = NodeTimeout::Measured;
+    Arc::make_mut(&mut rig.session().config).response_timeout = ResponseTimeout::Measured;
     rig.connect(Duration::from_millis(round_trip), None, Link::WINDOW);
     post(count, &mut rig);
     rig
@@ -484,7 +485,7 @@ fn timeout_after(time: u64, rig: &mut Rig) -> u128 {
         assert!(!rig.poll());
     }
     rig.reply(&Reply::Ok).unwrap();
-    rig.session().node_timeout().unwrap().as_millis()
+    rig.session().response_timeout().unwrap().as_millis()
 }
 
 #[test]
@@ -570,7 +571,7 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
     }
 }
 
-/// A request waits for at most one node timeout. After that time, a release is owed.
+/// A request waits for at most one response timeout. After that time, a release is owed.
 #[test]
 fn the_wait_for_a_dial_ends_in_time() {
     let _clock = ByHand::start();
@@ -756,7 +757,8 @@ impl Rig {
         self.step(|session, cx, _| session.next_wake(cx))
     }
 
-    /// Does one iteration of the supervisor's loop. Returns whether the connection must be given up.
+    /// Does one iteration of the supervisor's loop. Returns whether the connection must be given
+    /// up.
     fn poll(&mut self) -> bool {
         self.send();
         let now = monotonic();

@@ -2,7 +2,7 @@
 
 use crate::clock::{self, Nanos, SECOND};
 use crate::history::{Call, History, Tenure};
-use crate::locks::{LockNumber, NODE_TIMEOUT};
+use crate::locks::{LockNumber, RESPONSE_TIMEOUT};
 use crate::spans::{Span, at_least, stalled};
 use crate::watch::{Holding, Presence, Record};
 
@@ -248,8 +248,8 @@ fn presences_of<'a>(
 /// Returns a time from before the attempt that won the lock. With a fencing token, its last round
 /// may follow two others, and masters keep the grants of those rounds.
 fn start_of_attempt(tenure: &Tenure) -> Nanos {
-    /// Two rounds. Their node timeout may double.
-    const MORE_BALLOTS: Nanos = 4 * clock::nanos(NODE_TIMEOUT);
+    /// Two rounds. Their response timeout may double.
+    const MORE_BALLOTS: Nanos = 4 * clock::nanos(RESPONSE_TIMEOUT);
     if tenure.lock.is_fenced() {
         tenure.called.max(tenure.asked.saturating_sub(MORE_BALLOTS))
     } else {

@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use crate::Result;
 use crate::clock::{self, Nanos, WrongClock};
 use crate::command;
-use crate::locks::{LockNumber, MOST_TTL, NODE_TIMEOUT, settings, validity};
+use crate::locks::{LockNumber, MOST_TTL, RESPONSE_TIMEOUT, settings, validity};
 use crate::note::Note;
 use crate::store::StoreClient;
 
@@ -206,8 +206,8 @@ impl Task {
         Ok(())
     }
 
-    /// Uses one lock, or two mutexes at once. Each name has notes of its own, as if two clients held
-    /// the two locks, so that every check sees them.
+    /// Uses one lock, or two mutexes at once. Each name has notes of its own, as if two clients
+    /// held the two locks, so that every check sees them.
     async fn one_operation(&mut self) -> Result<()> {
         let number = LockNumber::draw(&mut self.random);
         let is_double = self.random.is_one_in(3);
@@ -491,17 +491,17 @@ impl Way {
     }
 }
 
-/// The longest time that a call takes after its limit: six node timeouts, which may double, and the
-/// connect timeout. See [`Lock::acquire_within`].
+/// The longest time that a call takes after its limit: six response timeouts, which may double, and
+/// the connect timeout. See [`Lock::acquire_within`].
 const LONGEST_AFTER_LIMIT: Duration =
-    Duration::from_millis(12 * NODE_TIMEOUT.as_millis() as u64 + 1_000);
+    Duration::from_millis(12 * RESPONSE_TIMEOUT.as_millis() as u64 + 1_000);
 
-/// The time by which a call for two names may be late in addition: four node timeouts, which may
-/// double.
-const LONGER: Duration = Duration::from_millis(8 * NODE_TIMEOUT.as_millis() as u64);
+/// The time by which a call for two names may be late in addition: four response timeouts, which
+/// may double.
+const LONGER: Duration = Duration::from_millis(8 * RESPONSE_TIMEOUT.as_millis() as u64);
 
-/// The longest time that a release or an extension takes. Its node timeout may double.
-const LONGEST_CALL: Duration = Duration::from_millis(4 * NODE_TIMEOUT.as_millis() as u64);
+/// The longest time that a release or an extension takes. Its response timeout may double.
+const LONGEST_CALL: Duration = Duration::from_millis(4 * RESPONSE_TIMEOUT.as_millis() as u64);
 
 #[cfg(test)]
 mod tests {

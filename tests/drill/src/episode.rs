@@ -223,7 +223,7 @@ const RECOVERY: Duration = Duration::from_secs(60);
 /// Returns a violation if the key of a lock stays on a master although all clients have ended.
 fn leftovers(masters: &[Master]) -> Vec<String> {
     // What masters know of themselves and the counters of tokens stay. The keys of queues end.
-    let stays_there = ["quorlock:guard", "quorlock:fence:"];
+    let stays_there = ["quorlock:origin", "quorlock:fence:"];
     let is_lock = |key: &&str| !stays_there.iter().any(|kept| key.starts_with(kept));
     let has_lock = |master: &Master| {
         // A busy machine may take too long for a reply.

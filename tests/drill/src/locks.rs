@@ -22,7 +22,7 @@ pub const LEAST_TTL: Duration = Duration::from_millis(300);
 pub const MOST_TTL: Duration = Duration::from_millis(2_500);
 /// The least quarantine. The TTLs are shorter, so this is the quarantine.
 pub const QUARANTINE: Duration = Duration::from_secs(3);
-pub const NODE_TIMEOUT: Duration = Duration::from_millis(200);
+pub const RESPONSE_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// The number of a lock.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
@@ -118,7 +118,7 @@ pub fn settings() -> Builder {
     Coordinator::builder()
         .ttl(MOST_TTL)
         .max_ttl(MOST_TTL)
-        .node_timeout(NODE_TIMEOUT)
+        .response_timeout(RESPONSE_TIMEOUT)
         .drift_ppm(DRIFT_PPM)
 }
 

@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_millis(15);
 /// The longest time for a read. A master that is slower counts as unwell.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// The shortest delay that counts as a stall. A stalled client may miss the node timeout.
+/// The shortest delay that counts as a stall. A stalled client may miss the response timeout.
 const SHORTEST_STALL: Nanos = 50 * clock::MILLISECOND;
 
 /// A time for which a ticket was in a master's queue without a break. A waiter that steps aside
@@ -153,7 +153,7 @@ impl Reader {
             .collect();
         let mut pipe = redis::pipe();
         pipe.cmd("HMGET")
-            .arg("quorlock:guard")
+            .arg("quorlock:origin")
             .arg(&["run_id", "since", "seen"]);
         pipe.cmd("TIME");
         for lock in &fair {

@@ -120,7 +120,7 @@ impl Masters {
             Verb::Acquire => Action::Acquire(holding, fixture::ttl(), call.queues.then_some(queue)),
             Verb::Break => {
                 let digest = Script::new(owner(call.client));
-                Action::Break(format!("{} {}\n", self.kind.word(), digest.hash()).into())
+                Action::Break(format!("{} {}\n", self.kind.as_str(), digest.hash()).into())
             }
             Verb::Extend => Action::Extend(holding, fixture::ttl()),
             Verb::Heal => Action::Heal(holding, fixture::ttl()),
