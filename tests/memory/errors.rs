@@ -180,7 +180,7 @@ async fn a_release_on_a_minority_is_explained() {
     assert_text(
         &world,
         guard.release().await.unwrap_err(),
-        r#"released "orders/42" on only 1 of 3 masters (need 2), the others are owed the release until the TTL has passed: a unreachable: closed by the server, b no answer in 50ms, c released"#,
+        r#"released "orders/42" on only 1 of 3 masters (need 2); the others get the release when they can be reached, or the lock ends with its TTL: a unreachable: closed by the server, b no answer in 50ms, c released"#,
     );
 }
 

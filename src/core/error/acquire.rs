@@ -117,8 +117,9 @@ impl AcquireError {
     }
 
     /// Returns whether no client can get the lock now: too few masters can vote, or they are too
-    /// slow, or this coordinator is closed. Try again later. A server answers its own client with
-    /// 503 in HTTP.
+    /// slow, or this coordinator is closed. Try again later, unless the reason is
+    /// [`Closed`](Reason::Closed): this coordinator never opens again. A server answers its own
+    /// client with 503 in HTTP.
     pub fn is_unavailable(&self) -> bool {
         self.0.reason.is_unavailable()
     }

@@ -152,8 +152,8 @@ impl TooFewMasters {
                 format!("only {able} after {waited:.1?}")
             }
             Asked::Release => format!(
-                "released {name:?} on only {}, \
-                 the others are owed the release until the TTL has passed",
+                "released {name:?} on only {}; \
+                 the others get the release when they can be reached, or the lock ends with its TTL",
                 only("", Vote::is_answer)
             ),
         }

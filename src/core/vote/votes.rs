@@ -76,15 +76,14 @@ impl Votes {
             })
     }
 
-    /// Returns the number of masters that are configured. A master in both
-    /// [lists](crate::tools::MasterList) counts once.
+    /// Returns the number of masters that are configured. A master in both lists counts once.
     pub fn master_count(&self) -> usize {
         self.roster.masters.len()
     }
 
     /// Returns the number of masters that make a majority. While the masters [are
     /// changed](crate::Builder::old_masters), there is one such number for each list. This method
-    /// returns the larger one, and [`tally`](Self::tally) returns both.
+    /// returns the larger one.
     pub fn quorum(&self) -> usize {
         self.roster.quorum.size()
     }

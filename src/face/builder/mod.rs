@@ -294,7 +294,7 @@ impl Builder {
     /// nothing. This name is also the last part of the name of every connection to a Redis master:
     /// `quorlock:380f0cf4a1f8149b:26610b92:60000:web-3/812`. Between `quorlock` and this name are
     /// an ID of the lists of masters, an ID of the key template, and the longest TTL in
-    /// milliseconds. See [`ConnectionName`](crate::tools::ConnectionName).
+    /// milliseconds.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -152,7 +152,7 @@ impl Coordinator {
 
     /// Returns the number of masters that make a majority. While the masters [are
     /// changed](crate::Builder::old_masters), each list has a majority of its own. This method then
-    /// returns the larger of the two numbers, and [`tally`](Self::tally) has both.
+    /// returns the larger of the two numbers.
     #[doc(hidden)]
     pub fn quorum(&self) -> usize {
         self.context.machine.quorum().size()
