@@ -446,7 +446,7 @@ impl Run {
             Outcome::Won => {
                 calls[call].is_won = true;
                 self.acquired += 1;
-                if let Some(token) = machine.claim(id).fencing_token()
+                if let Some(token) = machine.claim(id).holding.candidate
                     && let Some(before) = self.tokens.insert(lock, token)
                     && before >= token
                     && self.locks[lock].0.kind() != Kind::ReadWrite

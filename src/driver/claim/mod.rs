@@ -67,7 +67,7 @@ impl ClaimHandle {
 
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.read(Claim::depth)
+        self.read(|claim| claim.holding.depth)
     }
 
     /// Returns the number of rounds in which this claim has asked for the lock.
@@ -92,12 +92,12 @@ impl ClaimHandle {
 
     /// Returns the fencing token, if the lock is fenced.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
-        self.read(|claim| claim.fencing_token())
+        self.read(|claim| claim.holding.candidate)
     }
 
     /// Returns the slot that was won, if the lock has slots.
     pub(crate) fn slot(&self) -> Option<Slot> {
-        self.read(|claim| claim.slot())
+        self.read(|claim| claim.holding.slot)
     }
 
     /// Returns the time that was left of the lease when the lock was won or last extended.
