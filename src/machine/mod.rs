@@ -12,7 +12,7 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, ask::Asking, extend::Heal, step::Step},
-    out::{Effect, Request, Spare, What},
+    out::{Effect, Request, What, boxed, keep},
     renewals::Renewals,
     rights::KnownRights,
     round::{Role, RoundEvent, Rounds, renewal_word},
@@ -75,7 +75,7 @@ pub(crate) struct Machine {
     roster: Arc<Roster>,
     /// Boxes, because the map grows in steps of two.
     claims: SlotMap<ClaimId, Box<Claim>>,
-    spare: Spare<Claim>,
+    spare: Vec<Box<Claim>>,
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
     pub(crate) waiters: Waiters,
@@ -111,7 +111,7 @@ impl Machine {
             config,
             roster,
             claims: SlotMap::with_key(),
-            spare: Spare::default(),
+            spare: Vec::new(),
             rounds: Rounds::default(),
             renewals: Renewals::default(),
             waiters: Waiters::default(),
@@ -133,7 +133,8 @@ impl Machine {
         let (claims, mut step) = self.split(ClaimId::default(), now);
         let id = claims.insert_with_key(|id| {
             step.id = id;
-            spare.put(Claim::begin(lock_id, ttl, &mut step, holding, how))
+            let claim = Claim::begin(lock_id, ttl, &mut step, holding, how);
+            boxed(&mut spare, claim)
         });
         self.spare = spare;
         id
@@ -208,7 +209,7 @@ impl Machine {
         }
         let newest = claim.newest;
         if let Some(claim) = self.claims.remove(id) {
-            self.spare.keep(claim);
+            keep(&mut self.spare, claim);
         }
         self.drop_round(newest);
     }
@@ -228,7 +229,7 @@ impl Machine {
                 self.waiters.wake(&Topic::Delivered, &mut self.out);
             }
             self.drop_round(votes_to.round);
-            self.rounds.reuse(request);
+            keep(&mut self.rounds.spare_requests, request);
         }
     }
 
@@ -328,11 +329,7 @@ impl Machine {
                 let lock = lock.clone();
                 self.out.push(Effect::Event(lock, None, What::NotKept));
             }
-            Role::Inspection(_)
-            | Role::Question
-            | Role::Release { .. }
-            | Role::Slots(_)
-            | Role::Stay(_) => {}
+            _ => {}
         }
     }
 

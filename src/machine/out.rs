@@ -159,36 +159,25 @@ impl Request {
 
 /// The largest number of values of one type whose memory is kept. So the calls of a usual program
 /// need no allocation, and what a burst has needed is freed.
-pub(super) const MOST_SPARE: usize = 256;
+const MOST_SPARE: usize = 256;
 
-/// Boxes to use again.
-#[derive(Debug)]
-pub(super) struct Spare<T>(Vec<Box<T>>);
-
-impl<T> Spare<T> {
-    /// Returns a box with `value`.
-    #[inline]
-    pub(super) fn put(&mut self, value: T) -> Box<T> {
-        match self.0.pop() {
-            Some(mut spare) => {
-                *spare = value;
-                spare
-            }
-            None => Box::new(value),
+/// Returns a box with `value`: one of those in `spare`, if there is one.
+#[inline]
+pub(super) fn boxed<T>(spare: &mut Vec<Box<T>>, value: T) -> Box<T> {
+    match spare.pop() {
+        Some(mut spare) => {
+            *spare = value;
+            spare
         }
-    }
-
-    /// Keeps a box. Its value is dropped later, so this must run no code of the program.
-    pub(super) fn keep(&mut self, spare: Box<T>) {
-        if self.0.len() < MOST_SPARE {
-            self.0.push(spare);
-        }
+        None => Box::new(value),
     }
 }
 
-impl<T> Default for Spare<T> {
-    fn default() -> Self {
-        Self(Vec::new())
+/// Keeps `one` in `spare`, to use its memory again. Its value is dropped later, so this must run no
+/// code of the program.
+pub(super) fn keep<T>(spare: &mut Vec<T>, one: T) {
+    if spare.len() < MOST_SPARE {
+        spare.push(one);
     }
 }
 
