@@ -65,11 +65,7 @@ async fn run(dialer: Dialer, port: &Port) {
         let (why, refusal) = ended.reason();
         let has_worked = port.with(|session, cx| {
             let has_worked = outage.note(&ended, &why, session, cx);
-            if has_worked {
-                session.interrupt(cx, &why);
-            } else {
-                session.disconnect(cx, &why);
-            }
+            session.disconnect(cx, &why, has_worked);
             session.health.note_outage(outage.failures, refusal);
             has_worked
         });
@@ -221,7 +217,8 @@ impl Due {
         if session.end_quarantine(step, at) {
             return Self::GoOn;
         }
-        match session.judge_deadline(at, step.now.monotonic) {
+        let liveness = &mut session.link.liveness;
+        match liveness.judge_deadline(at, step.now.monotonic) {
             None => Self::Read,
             Some(until) if session.expire(step, until) => Self::GiveUp,
             Some(_) => Self::GoOn,

@@ -1,8 +1,6 @@
 //! The rounds that acquire a lock.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
-
-use futures::future::select;
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use super::{ClaimHandle, owned_lock::LockOwner};
 use crate::{
@@ -267,8 +265,8 @@ impl ClaimHandle {
             if will_retry {
                 patience = patience.min(LEAST.max(round.elapsed(now) * 2));
             }
-            let end = pin!(self.context.timers.sleep_until(now + patience));
-            select(end, pin!(round.decided())).await;
+            let decided = self.context.timers.until(now + patience, round.decided());
+            decided.await;
             round.give_up();
         }
     }

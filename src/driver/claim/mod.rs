@@ -120,10 +120,7 @@ impl ClaimHandle {
     /// Returns the end of the lease, on the clock of [`Tick`]. If a step of the wall clock moves
     /// the end to a time before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Tick {
-        if self.context.is_forked() {
-            return clock::monotonic();
-        }
-        let times = self.read(|claim| Some((claim.lease.until(), claim.began)));
+        let times = self.unless_forked(|claim, _| (claim.lease.until(), claim.began));
         times.map_or_else(clock::monotonic, |(until, began)| {
             clock::to_monotonic(until, began)
         })

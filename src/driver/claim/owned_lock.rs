@@ -11,7 +11,6 @@ use std::{
     },
 };
 
-use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
@@ -120,12 +119,7 @@ impl OwnedLock {
         let Some(end) = end else {
             return permit.await.ok();
         };
-        // The permit is polled first, so that a task that runs again long after `end` still gets a
-        // free permit.
-        match select(pin!(permit), pin!(timers.sleep_until(end))).await {
-            Either::Left((permit, _)) => permit.ok(),
-            Either::Right(_) => None,
-        }
+        timers.until(end, permit).await?.ok()
     }
 
     /// Returns the claim that the owner can reenter: the one that was won last, if a guard keeps it

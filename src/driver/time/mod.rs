@@ -52,6 +52,19 @@ impl Timers {
         }
     }
 
+    /// Waits for an `event`, until `end` at the latest. The event is polled first, so that a task
+    /// that runs again long after `end` still gets an event that has come.
+    pub(crate) async fn until<T>(
+        &self,
+        end: LeaseTick,
+        event: impl Future<Output = T>,
+    ) -> Option<T> {
+        match select(pin!(event), pin!(self.sleep_until(end))).await {
+            Either::Left((event, _)) => Some(event),
+            Either::Right(_) => None,
+        }
+    }
+
     /// Returns whether the current runtime has timers. If it has none, tokio panics. This function
     /// catches the panic, after the program's panic hook has shown tokio's advice.
     pub(crate) fn are_enabled() -> bool {

@@ -82,6 +82,36 @@ impl Session {
         }
     }
 
+    /// Handles the reply to a change of a subscription. After an error, waiters poll. Fails on any
+    /// other reply.
+    pub(in crate::machine) fn on_refused_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reply: &Reply<'_>,
+    ) -> Result<(), Arc<str>> {
+        let Reply::Error(error) = reply else {
+            return Err("a reply came instead of the confirmation of a subscription".into());
+        };
+        if !mem::replace(&mut self.link.is_denial_logged, true) {
+            let error = (&**error).into();
+            cx.tell(MasterEvent::CallsNobody { error });
+        }
+        Ok(())
+    }
+
+    /// Handles the confirmation of a change of a subscription. Fails if the oldest command does not
+    /// change the subscription to `channel`.
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Tick) -> Result<(), Arc<str>> {
+        // The command is checked before it is removed. A command of another kind must stay, because
+        // its own reply may still come.
+        match self.link.sent.oldest() {
+            Some(Item::Subscription(changed)) if **changed == *channel => {}
+            _ => return Err("a subscription was confirmed out of order".into()),
+        }
+        self.link.pop(now)?;
+        Ok(())
+    }
+
     /// Handles the reply to a request to report changes. After an error, the master counts as one
     /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
     pub(in crate::machine) fn on_caching(
@@ -103,12 +133,9 @@ impl Session {
         }
     }
 
-    /// Handles a report that `key` has changed. Without a `key`, any key may have changed.
-    pub(crate) fn on_changed(&self, cx: &mut Cx<'_>, key: Option<&str>) {
-        match key {
-            Some(key) => self.tell(cx, &Topic::Key(key.into())),
-            None => self.tell_all_keys(cx),
-        }
+    /// Handles a report that `key` has changed.
+    pub(crate) fn on_changed(&self, cx: &mut Cx<'_>, key: &str) {
+        self.tell(cx, &Topic::Key(key.into()));
     }
 
     /// Tells the waiters of each key that the key may have changed without a report.
@@ -125,7 +152,7 @@ impl Session {
     /// connection are then not read, and the next dial finds out which locks are lost.
     pub(crate) fn on_flushed(&mut self, cx: &mut Cx<'_>) -> Result<(), Arc<str>> {
         if self.config.quarantine == Quarantine::Off {
-            self.on_changed(cx, None);
+            self.tell_all_keys(cx);
             return Ok(());
         }
         self.link.is_flushed = true;

@@ -88,7 +88,7 @@ impl Dialer {
         let asked = clock::monotonic();
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
-        ask(&known, quarantine, wire.out());
+        ask(&known, quarantine, &mut wire.out);
         let observer = &observers[master];
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
         let answer = wire.answer(answer).await;
@@ -129,8 +129,9 @@ impl Dialer {
     }
 
     async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
-        let mut wire = address.connect(&self.progress).await?;
-        greet(&self.endpoint, &self.name, wire.out());
+        let mut connection = RedisConnection::new(address.connect(&self.progress).await?);
+        let wire = &mut connection.wire;
+        greet(&self.endpoint, &self.name, &mut wire.out);
         let asked = clock::monotonic();
         let hello = wire.answer(|frame| check_hello(frame, &self.endpoint));
         hello.await.map_err(|error| no_greeting(address, error))??;
@@ -142,20 +143,14 @@ impl Dialer {
         // connection has no name.
         let is_refused = |frame: &[u8]| matches!(reply(frame), Reply::Error(_));
         let tracks = !wire.answer(is_refused).await?;
-        let reports_changes = !wire.answer(is_refused).await? && tracks;
-        let mut native = None;
+        connection.reports_changes = !wire.answer(is_refused).await? && tracks;
         for one in NativeRelease::ALL {
             let is_known = wire.answer(is_known).await?;
-            native = native.or_else(|| is_known.then_some(one));
+            connection.native = connection.native.or_else(|| is_known.then_some(one));
         }
         wire.answer(|_| ()).await?;
-        let round_trip = clock::monotonic().since(asked);
-        Ok(RedisConnection::new(
-            wire,
-            round_trip,
-            reports_changes,
-            native,
-        ))
+        connection.round_trip = clock::monotonic().since(asked);
+        Ok(connection)
     }
 }
 

@@ -92,11 +92,9 @@ impl Endpoint {
             }
             _ => return Err("its kind of address is not supported".to_owned()),
         };
-        let is_good = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                check_tcp(host, *port)
-            }
-            ConnectionAddr::Unix(path) if path.as_os_str().as_encoded_bytes().contains(&0) => {
+        let is_good = match &address {
+            Address::Tcp(host, port, _) => check_tcp(host, *port),
+            Address::Unix(path) if path.as_os_str().as_encoded_bytes().contains(&0) => {
                 Err("the path of its socket contains a NUL character")
             }
             _ => Ok(()),

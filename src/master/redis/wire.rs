@@ -29,8 +29,9 @@ use super::resp::{FrameScan, is_push};
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
     /// Makes the stream drop unsent bytes when it is closed. Bytes are unsent if they were written
-    /// to the stream and have not left this machine. Does nothing for a stream that cannot drop
-    /// them.
+    /// to the stream and have not left this machine. Must be called before the stream to a silent
+    /// server is closed. Otherwise, the kernel could deliver those bytes after the bytes of the next
+    /// connection. Does nothing for a stream that cannot drop them.
     fn forget_unsent(&self) {}
 
     /// Returns whether something has arrived that was not read, such as the end of the stream. Asks
@@ -75,8 +76,9 @@ fn has_input(socket: &Socket) -> bool {
 
 /// A stream, with the bytes to write, and with the bytes that were read and not yet used.
 pub(crate) struct Wire {
-    stream: Pin<Box<dyn Stream>>,
-    out: Vec<u8>,
+    pub(super) stream: Pin<Box<dyn Stream>>,
+    /// The bytes that the next poll writes to the stream.
+    pub(super) out: Vec<u8>,
     written: usize,
     /// Set when all bytes have been written to the stream. Cleared when the stream has been
     /// flushed.
@@ -88,7 +90,7 @@ pub(crate) struct Wire {
     /// Set if `input` may still have whole replies, because `on_frame` has returned `Break`.
     has_replies: bool,
     /// Set if the last poll ended before it had read everything.
-    has_unread: bool,
+    pub(super) has_unread: bool,
 }
 
 impl Wire {
@@ -127,28 +129,6 @@ impl Wire {
         (self.stream, unused)
     }
 
-    /// Makes the stream drop unsent bytes when it is closed. Must be called before the stream to a
-    /// silent server is closed. Otherwise, the kernel could deliver those bytes after the bytes of
-    /// the next connection.
-    pub(crate) fn forget_unsent(&self) {
-        self.stream.forget_unsent();
-    }
-
-    /// Returns whether the stream has something to read.
-    pub(crate) fn has_input(&self) -> bool {
-        self.stream.has_input()
-    }
-
-    /// Returns the buffer whose bytes the next poll writes to the stream.
-    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
-        &mut self.out
-    }
-
-    /// Returns whether the last poll ended before it had read everything.
-    pub(crate) fn has_unread(&self) -> bool {
-        self.has_unread
-    }
-
     /// Writes and reads as far as the stream allows, with a limit on the reads.
     ///
     /// Calls `on_read` after each read. Then calls `on_frame` with each whole reply and the value
@@ -184,7 +164,7 @@ impl Wire {
             // reading. Its answer, such as a TLS alert, is read before the failed write is
             // reported, even if the runtime does not know of the answer yet.
             if let Err(error) = written
-                && (read.is_ready() || !self.has_input())
+                && (read.is_ready() || !self.stream.has_input())
             {
                 let said = match read {
                     Poll::Ready(Err(said)) if said.kind() == ErrorKind::InvalidData => said,
