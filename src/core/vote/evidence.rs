@@ -117,13 +117,9 @@ impl Round {
     /// watch the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
-            Vote::Grant => true,
             Vote::Refuse(Refusal::Held(report)) => report.position() == Some(1),
             Vote::Refuse(Refusal::Queued { position }) => *position == Some(1),
-            Vote::Refuse(
-                Refusal::Gone | Refusal::OtherKind | Refusal::Skewed { .. } | Refusal::Stale { .. },
-            )
-            | Vote::Fail(_) => false,
+            vote => vote.is_grant(),
         })
     }
 
@@ -184,13 +180,7 @@ impl Vote {
         match self {
             Self::Refuse(Refusal::Held(report)) => report.remaining(),
             Self::Refuse(Refusal::OtherKind) | Self::Fail(_) => None,
-            Self::Grant
-            | Self::Refuse(
-                Refusal::Gone
-                | Refusal::Queued { .. }
-                | Refusal::Skewed { .. }
-                | Refusal::Stale { .. },
-            ) => Some(Duration::ZERO),
+            Self::Grant | Self::Refuse(_) => Some(Duration::ZERO),
         }
     }
 

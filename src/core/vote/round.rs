@@ -121,10 +121,14 @@ impl Round {
         }
     }
 
-    /// Ends this round, which is pending, without a majority. Later votes do not change the
-    /// outcome.
-    pub(crate) fn give_up(&mut self) {
-        self.outcome = Outcome::NoMajority;
+    /// Ends this round without a majority, if it is pending. Later votes do not change the outcome.
+    /// Returns whether it was pending.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let is_pending = self.outcome == Outcome::Pending;
+        if is_pending {
+            self.outcome = Outcome::NoMajority;
+        }
+        is_pending
     }
 
     /// Notes how `master` answered the request to put the key back. From now on, the table of votes

@@ -125,18 +125,7 @@ impl Pauses {
             Reason::Quarantined { remaining } => {
                 Wait::without_events(remaining.saturating_add(delay))
             }
-            Reason::Closed
-            | Reason::Config(_)
-            | Reason::Denied { .. }
-            | Reason::NoQuorum
-            | Reason::OtherKind
-            | Reason::OwnerBusy
-            | Reason::Queued
-            | Reason::NotFenced
-            | Reason::ReaderToken
-            | Reason::Upgrade
-            | Reason::Split
-            | Reason::TooSlow { .. } => Wait::without_events(delay),
+            _ => Wait::without_events(delay),
         }
     }
 

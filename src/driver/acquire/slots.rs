@@ -36,14 +36,10 @@ pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Level, Den
 /// only.
 fn agreed(request: &LockRequest, last: &RoundHandle) -> Option<usize> {
     let masters = &request.context.machine;
-    let quorum = masters.quorum();
-    let mut among = masters.able().and(last.read(Round::not_failed));
-    if quorum.is_of_lists() {
-        let which = (clock::random_u64() & 1) as usize;
-        let list = quorum.lists().nth(which);
-        among = list.map_or(among, |(_, masters)| among.and(masters));
-    }
-    masters.agreed(request.lock_id.key(), among)
+    let among = masters.able().and(last.read(Round::not_failed));
+    let which = (clock::random_u64() & 1) as usize;
+    let list = masters.quorum().lists().nth(which).unwrap_or(among);
+    masters.agreed(request.lock_id.key(), among.and(list))
 }
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master chooses.
