@@ -18,7 +18,6 @@ pub(crate) const IS_ON: bool = cfg!(feature = "metrics");
 
 /// The series of a metric, one for each value of a label. Without the feature `metrics`, there are
 /// no series.
-#[derive(Debug)]
 pub(crate) struct By<M>(Vec<(&'static str, M)>);
 
 impl<M> By<M> {
@@ -46,7 +45,6 @@ impl<M> By<By<M>> {
 }
 
 /// Adds 1 to a gauge until this value is dropped.
-#[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 
 impl Counted {

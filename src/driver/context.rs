@@ -40,7 +40,6 @@ use crate::{
 
 /// The driver of a coordinator: the parts that its calls, acquisitions and claims share. Dropping
 /// this value ends the background task.
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) owners: Arc<Owners>,
@@ -277,7 +276,6 @@ impl Drop for Context {
 }
 
 /// Names the owners of a coordinator.
-#[derive(Debug)]
 pub(crate) struct Owners {
     /// The name of the coordinator on the masters: a random UUID.
     process: String,

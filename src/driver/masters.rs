@@ -155,7 +155,6 @@ fn poll(supervisor: &mut Option<Supervisor>, waker: &Waker) {
 }
 
 /// The supervisors that must be polled.
-#[derive(Debug)]
 struct Ready {
     /// One bit for each master. The task has been woken if at least one bit is set.
     masters: AtomicU64,
@@ -173,7 +172,6 @@ impl Ready {
 }
 
 /// Wakes the task for the supervisor of one master.
-#[derive(Debug)]
 struct WakeOne {
     ready: Arc<Ready>,
     master: u64,

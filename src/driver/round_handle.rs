@@ -28,7 +28,6 @@ use crate::{
 };
 
 /// A handle of a round that masters vote in.
-#[derive(Debug)]
 pub(crate) struct RoundHandle {
     shared: Arc<Shared>,
     /// Null once the round was dropped: see [`unless_won`](Self::unless_won).

@@ -18,7 +18,6 @@ use crate::{
 };
 
 /// A waiter of this coordinator. It leaves when dropped.
-#[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     machine: &'a Shared,
     timers: &'a Timers,

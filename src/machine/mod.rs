@@ -69,7 +69,6 @@ pub(crate) struct Now {
     pub(crate) monotonic: Tick,
 }
 
-#[derive(Debug)]
 pub(crate) struct Machine {
     config: Arc<Config>,
     roster: Arc<Roster>,

@@ -1,7 +1,6 @@
 //! What is to be done after an input of the machine: commands to send, and effects.
 
 use std::{
-    fmt,
     sync::{Arc, OnceLock},
     task::Waker,
     time::Duration,
@@ -24,7 +23,6 @@ use crate::{
 };
 
 /// Something that is done once the machine is unlocked. Nearly all of it runs code of the program.
-#[derive(Debug)]
 pub(crate) enum Effect {
     /// A round was decided, for metrics: its verb, its outcome, and how long it took.
     Decided(Verb, Outcome, Duration),
@@ -48,7 +46,6 @@ pub(crate) enum Effect {
 /// A hold that someone wants to see. Subscribers are code of the program, so the spans are used, and
 /// the last reference is dropped, while no mutex is locked. The claim passes its reference on with
 /// the end of the hold.
-#[derive(Debug)]
 pub(crate) struct Hold {
     /// `None` if no subscriber wants to see the span.
     pub(crate) span: Option<Span>,
@@ -59,7 +56,6 @@ pub(crate) struct Hold {
 }
 
 /// Something that happened to a lock.
-#[derive(Debug)]
 pub(crate) enum What {
     HoldEnded {
         end: &'static str,
@@ -89,7 +85,6 @@ pub(crate) enum What {
 }
 
 /// Something that happened to a master, for the log, metrics, and watchers of its health.
-#[derive(Debug)]
 pub(crate) enum MasterEvent {
     /// The master answered its first command after an outage in which it only accepted connections.
     AnswersAgain,
@@ -178,15 +173,6 @@ pub(super) fn boxed<T>(spare: &mut Vec<Box<T>>, value: T) -> Box<T> {
 pub(super) fn keep<T>(spare: &mut Vec<T>, one: T) {
     if spare.len() < MOST_SPARE {
         spare.push(one);
-    }
-}
-
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("command", &self.command)
-            .field("posted", &self.posted)
-            .finish_non_exhaustive()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::core::{
     vote::{MasterSet, SlotVote, Vote, quorum::Outcome, round::Round},
 };
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Rounds {
     /// Boxes, because the map grows in steps of two.
     rounds: SlotMap<RoundId, Box<LiveRound>>,
@@ -32,7 +32,6 @@ pub(crate) struct Rounds {
 }
 
 /// A round that masters vote in.
-#[derive(Debug)]
 pub(crate) struct LiveRound {
     pub(crate) round: Round,
     pub(super) role: Role,
@@ -45,7 +44,6 @@ pub(crate) struct LiveRound {
 }
 
 /// What follows from the votes of a round.
-#[derive(Debug)]
 pub(super) enum Role {
     Extension {
         claim: ClaimId,

@@ -18,7 +18,6 @@ use crate::{
 
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
-#[derive(Debug)]
 pub(crate) struct MasterObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,

@@ -34,7 +34,6 @@ use crate::{
 /// Tells the program what happens to a coordinator's locks and rounds. Log subscribers and
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
-#[derive(Debug)]
 pub(crate) struct LockObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,

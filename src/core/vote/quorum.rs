@@ -145,7 +145,6 @@ impl Quorum {
 }
 
 /// The addresses of the masters of a coordinator, and the quorum of these masters.
-#[derive(Debug)]
 pub(crate) struct Roster {
     pub(crate) masters: Box<[Arc<str>]>,
     pub(crate) quorum: Quorum,

@@ -15,7 +15,6 @@ use crate::core::time::tick::LeaseTick;
 ///
 /// The methods in this file only count votes. Those in `evidence.rs` say what the votes mean for a
 /// lock.
-#[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,
     start: LeaseTick,

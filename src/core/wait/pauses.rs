@@ -10,7 +10,6 @@ use crate::core::{
 /// The waits of one waiter between its attempts.
 ///
 /// News leads to attempts at a limited [`Pace`], whatever the masters report.
-#[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
     pub(super) retry: Backoff,

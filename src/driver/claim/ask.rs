@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LockRequest {
     pub(crate) context: Arc<Context>,
     pub(crate) lock_id: LockId,

@@ -37,7 +37,6 @@ pub(crate) mod extension;
 pub(crate) mod owned_lock;
 
 /// A handle of a claim on a lock. Each level has one.
-#[derive(Debug)]
 pub(crate) struct ClaimHandle {
     context: Arc<context::Context>,
     lock_id: LockId,
@@ -285,7 +284,6 @@ impl Drop for ClaimHandle {
 /// One level of a claim, for one guard. Dropping this value removes the level. A future that is
 /// dropped before it completes also drops its `Level`. So every round that leads to no guard is
 /// followed by a release.
-#[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
     pub(crate) claim: ClaimHandle,

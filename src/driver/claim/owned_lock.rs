@@ -93,7 +93,6 @@ impl fmt::Debug for LockOwner {
 /// All handles of the owner share this state, whatever their settings are, because masters know an
 /// attempt only by its owner and its number. Before a caller reenters the claim, the caller must
 /// check whether the claim has what the caller's handle asks for.
-#[derive(Debug)]
 pub(crate) struct OwnedLock {
     owner: Arc<LockOwner>,
     lock_id: LockId,

@@ -15,7 +15,6 @@ use crate::{clock, core::time::tick::LeaseTick, home::HomeProcess, panics::caugh
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.
-#[derive(Debug)]
 pub(crate) struct Timers {
     runtime: Handle,
     /// The sender of this channel is dropped when the tasks of the coordinator end. They end before

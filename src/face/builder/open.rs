@@ -68,7 +68,7 @@ impl Opener {
 }
 
 /// The masters of both lists. A master that is in both lists appears once.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
     pub(crate) roster: Arc<Roster>,

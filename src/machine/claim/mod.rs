@@ -32,7 +32,6 @@ pub(crate) mod step;
 mod tests;
 
 /// A claim on a lock, from its first round to its release.
-#[derive(Debug)]
 pub(crate) struct Claim {
     pub(in crate::machine) lock_id: LockId,
     ttl: Ttl,
@@ -69,7 +68,6 @@ pub(crate) struct Claim {
 ///
 /// A lock that is in doubt is in the phase `Held`. If the newest round has failed, this round shows
 /// the doubt.
-#[derive(Debug)]
 enum Phase {
     /// A round asks for the lock. Even if the round was won, the caller has not seen the outcome
     /// yet.
@@ -90,7 +88,7 @@ enum Phase {
 }
 
 /// The part of a claim that exists only while the lock is held.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Held {
     /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,

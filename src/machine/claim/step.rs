@@ -29,7 +29,6 @@ use crate::{
 };
 
 /// What a claim sees in a step, and what it may change.
-#[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(in crate::machine) id: ClaimId,
     pub(in crate::machine) config: &'a Config,

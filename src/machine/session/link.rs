@@ -16,7 +16,6 @@ use crate::{
 ///
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
 /// master gets no more commands than the first window allows.
-#[derive(Debug)]
 pub(crate) struct Link {
     /// The time when the connection came into use, just after its dial.
     pub(crate) began: Tick,
@@ -138,7 +137,7 @@ impl Link {
 /// The unanswered commands of one connection, oldest first. Replies come in the same order. A
 /// command whose deadline is over gets a failed vote and stays here, because its reply may still
 /// come.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Unanswered {
     commands: VecDeque<Sent>,
     /// The number of commands at the front that are known to have their vote.
@@ -148,7 +147,6 @@ pub(crate) struct Unanswered {
     resent: usize,
 }
 
-#[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) item: Item,
     pub(crate) at: Tick,
@@ -161,7 +159,6 @@ pub(crate) struct Sent {
     pub(crate) is_resent: bool,
 }
 
-#[derive(Debug)]
 pub(crate) enum Item {
     /// The request to report the next change of each key that the next command reads.
     Caching,

@@ -59,7 +59,6 @@ pub(crate) trait Transmit {
 /// [`Owed`] releases wait until they are sent, but get a failed vote if they wait for longer than
 /// one node timeout and one connect timeout. If the master stops answering, the connection is given
 /// up, and these releases wait for the next connection.
-#[derive(Debug)]
 pub(crate) struct Session {
     config: Arc<Config>,
     pub(crate) health: Health,
@@ -102,7 +101,6 @@ pub(crate) struct Subscription {
 
 /// What a session sees in a step, and what it leaves. The rounds say which releases the master is
 /// owed.
-#[derive(Debug)]
 pub(crate) struct Cx<'a> {
     /// The number of the master.
     pub(in crate::machine) master: usize,

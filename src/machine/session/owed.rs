@@ -14,7 +14,7 @@ use crate::{
 /// Releases are sent as fast as the master answers them. After an error reply, they are sent one at
 /// a time, each after a pause, until one succeeds. A release is no longer owed once the key that it
 /// would delete has expired.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Owed {
     releases: VecDeque<Arc<Request>>,
     /// The number of owed releases that were sent over this connection and are not answered.
