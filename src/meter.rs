@@ -37,6 +37,17 @@ impl<M> By<M> {
 }
 
 impl<M> By<By<M>> {
+    /// Registers the series of each pair of values of two labels. Each label comes with its values.
+    pub(crate) fn of_both(
+        register: impl Fn(Name, Labels<'_>) -> M,
+        name: Name,
+        (first, firsts): (&'static str, &[&'static str]),
+        (second, seconds): (&'static str, &[&'static str]),
+    ) -> Self {
+        let of = |one, other| register(name, &[(first, one), (second, other)]);
+        By::new(firsts, |one| By::new(seconds, |other| of(one, other)))
+    }
+
     /// Returns the series for a value of the first label and a value of the second, if both are
     /// known.
     pub(crate) fn at_both(&self, first: &str, second: &str) -> Option<&M> {

@@ -56,34 +56,19 @@ pub(crate) struct LockObserver {
 impl LockObserver {
     /// Registers the metrics.
     pub(crate) fn new(label: Option<Arc<str>>) -> Self {
-        let kinds = &Kind::ALL.map(Kind::word);
+        let words = &Kind::ALL.map(Kind::word);
+        let (kinds, rounds) = (("kind", &words[..]), ("round", VERBS));
         Self {
             label,
             no_quorum: Mutex::default(),
             is_lacking: AtomicBool::new(false),
-            waits: By::new(kinds, |kind| {
-                By::new(WAITS, |outcome| {
-                    histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
-                })
-            }),
-            holds: By::new(kinds, |kind| {
-                By::new(ENDS, |end| {
-                    histogram(names::HOLD, &[("kind", kind), ("end", end)])
-                })
-            }),
-            losses: By::new(kinds, |kind| {
-                By::new(REASONS, |reason| {
-                    counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
-                })
-            }),
-            waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
-            guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
+            waits: By::of_both(histogram, names::WAIT, kinds, ("outcome", WAITS)),
+            holds: By::of_both(histogram, names::HOLD, kinds, ("end", ENDS)),
+            losses: By::of_both(counter, names::LOSSES, kinds, ("reason", REASONS)),
+            waiters: By::new(words, |kind| gauge(names::WAITERS, &[("kind", kind)])),
+            guards: By::new(words, |kind| gauge(names::GUARDS, &[("kind", kind)])),
             round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
-            rounds: By::new(VERBS, |verb| {
-                By::new(ROUNDS, |outcome| {
-                    counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
-                })
-            }),
+            rounds: By::of_both(counter, names::ROUNDS, rounds, ("outcome", ROUNDS)),
             renewals: By::new(RENEWALS, |outcome| {
                 counter(names::RENEWALS, &[("outcome", outcome)])
             }),
@@ -242,14 +227,12 @@ impl LockObserver {
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
-        let waiters = self.waiters.at(lock.kind().word());
-        waiters.map(Counted::new)
+        self.waiters.at(lock.kind().word()).map(Counted::new)
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
     pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
-        let guards = self.guards.at(lock.kind().word());
-        guards.map(Counted::new)
+        self.guards.at(lock.kind().word()).map(Counted::new)
     }
 
     /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.
