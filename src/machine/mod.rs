@@ -173,11 +173,6 @@ impl Machine {
         &self.claims[id]
     }
 
-    /// Returns the newest round of a claim, with a reference for the caller.
-    pub(crate) fn share_newest(&mut self, id: ClaimId) -> RoundId {
-        self.rounds.share(self.claims[id].newest)
-    }
-
     /// Waits until the newest round of a claim is decided. Takes `waker` if it is new.
     pub(crate) fn poll_decided(&mut self, id: ClaimId, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let live = self.rounds.live(self.claims[id].newest);
@@ -274,7 +269,7 @@ impl Machine {
         let is_answer = vote.vote().is_answer();
         live.round.count_vote(master, vote, now.lease);
         live.wake_tasks(&mut self.out);
-        if live.round.was_decided_after(before) {
+        if before == Outcome::Pending && live.round.outcome() != before {
             self.out.extend(Effect::decided(&live.round, now.lease));
         }
         match live.role {
@@ -391,7 +386,7 @@ impl Machine {
             live.take_text(master, text);
         }
         let session = &mut self.sessions[master];
-        let Sent { item, is_owed, .. } = session.take_oldest(now.monotonic)?;
+        let Sent { item, is_owed, .. } = session.link.pop(now.monotonic)?;
         let request = match item {
             Item::Request(request) => request,
             Item::Subscription(_) => {

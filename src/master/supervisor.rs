@@ -124,7 +124,7 @@ async fn unless_done<T>(port: &Port, step: impl Future<Output = T>) -> Option<T>
             });
             // The votes may have decided what is owed.
             let (next, is_done) =
-                port.with(|session, step| (session.next_unconnected(step), session.is_done(step)));
+                port.with(|session, step| (session.next_of_backlog(step), session.is_done(step)));
             if is_done {
                 return Poll::Ready(None);
             }

@@ -163,11 +163,6 @@ impl Round {
         self.outcome
     }
 
-    /// Returns whether the round has been decided since the time when its outcome was `before`.
-    pub(crate) fn was_decided_after(&self, before: Outcome) -> bool {
-        before == Outcome::Pending && self.outcome != Outcome::Pending
-    }
-
     /// Returns whether every master has voted. A failure counts as a vote here.
     pub(crate) fn is_settled(&self) -> bool {
         self.unanswered.is_empty()

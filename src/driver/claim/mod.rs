@@ -77,7 +77,7 @@ impl ClaimHandle {
     /// Returns the newest round: the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> RoundHandle {
         let machine = &self.context.machine;
-        let round = machine.lock(|machine| machine.share_newest(self.id));
+        let round = machine.lock(|it| it.rounds.share(it.claim(self.id).newest));
         RoundHandle::new(machine, round)
     }
 
@@ -184,14 +184,13 @@ impl ClaimHandle {
             }
         };
         let waiter = Waiter::for_topic(&context.machine, &context.timers, &Topic::Lost(self.id));
-        loop {
-            if let Some(reason) = waiter.wait(check).await {
-                return reason;
-            }
-            if context.is_forked() {
-                return LostReason::Ended;
-            }
-            self.step(|claim, step| claim.lose(step, LostReason::Ended));
+        if let Some(reason) = waiter.wait(check).await {
+            return reason;
+        }
+        self.unless_forked(|claim, step| claim.lose(step, LostReason::Ended));
+        match self.lock_state() {
+            LockState::Lost(reason) => reason,
+            LockState::Held | LockState::InDoubt => LostReason::Ended, // it was lost just now
         }
     }
 

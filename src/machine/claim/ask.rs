@@ -14,7 +14,7 @@ use crate::{
         time::lease::{Lease, Ttl},
         vote::{MasterSet, Verb, quorum::Outcome, round::Round},
     },
-    machine::round::Role,
+    machine::{VotesTo, round::Role},
 };
 
 /// How a round asks the masters for a lock.
@@ -119,7 +119,8 @@ impl Claim {
     /// position in the queues for `timeout`.
     pub(crate) fn yield_grants(&self, step: &mut Step<'_>, to: MasterSet, timeout: Duration) {
         let action = Action::Yield(self.holding.clone(), timeout);
-        step.post_unheard(to, self.command(action));
+        let unheard = VotesTo::default();
+        (step.rounds).post(to, self.command(action), unheard, step.now);
     }
 
     /// Returns the outcome of the newest round, and notes that the caller has seen it. A majority

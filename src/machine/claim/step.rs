@@ -57,11 +57,6 @@ impl Step<'_> {
         self.rounds.post(to, command, votes_to, self.now);
     }
 
-    /// Posts a command whose votes do not matter.
-    pub(super) fn post_unheard(&mut self, to: MasterSet, command: Command) {
-        (self.rounds).post(to, command, VotesTo::default(), self.now);
-    }
-
     /// Opens a round without a time limit for `command`, and posts the command to the masters in
     /// `to`. On all other masters, there is nothing to do. Returns the round, with a reference for
     /// the caller.

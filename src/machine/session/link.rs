@@ -78,6 +78,9 @@ impl Link {
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.has_answered = true;
         self.liveness.restart(now);
+        if let Item::Request(_) = &sent.item {
+            self.measure(&sent, now);
+        }
         Ok(sent)
     }
 
@@ -87,7 +90,7 @@ impl Link {
     /// nothing about the master. Neither does the reply to a command that was sent twice, or that
     /// has no deadline.
     #[inline]
-    pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) {
+    fn measure(&mut self, sent: &Sent, now: Tick) {
         if sent.at < self.liveness.measured_at || sent.is_resent || sent.is_owed {
             return;
         }

@@ -272,7 +272,7 @@ impl Session {
         self.end_link(cx, MasterState::Closed, &Failure::Closed, &Failure::Closed);
         self.give_up(Failure::Closed);
         self.ended.append(&mut self.given_up);
-        self.ended.extend(self.owed.take_all());
+        self.ended.extend(mem::take(&mut self.owed.releases));
     }
 
     /// Called while there is no connection. Drops the releases that the master is no longer owed.
@@ -290,14 +290,6 @@ impl Session {
             }
         }
         self.owed.expire(cx, &mut self.ended);
-    }
-
-    /// Returns when to call [`expire_unconnected`](Self::expire_unconnected) next.
-    pub(crate) fn next_unconnected(&self, cx: &Cx<'_>) -> Option<Tick> {
-        let oldest = self.waiting.front().filter(|_| self.health.is_dialled());
-        let next = oldest.map(|request| self.send_by(request));
-        let owed = self.owed.next_wake(cx);
-        next.into_iter().chain(owed).min()
     }
 
     /// Sends as much as the window allows: the change of the subscription, owed releases, late
@@ -447,8 +439,10 @@ impl Session {
         is_overdue.then(|| self.waiting.pop_front())?
     }
 
-    fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
-        let waiting = self.waiting.front();
+    /// Returns when to look at the backlog next: to send, or to call
+    /// [`expire_unconnected`](Self::expire_unconnected) or [`expire`](Self::expire).
+    pub(crate) fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
+        let waiting = self.waiting.front().filter(|_| self.health.is_dialled());
         let waiting = waiting.map(|request| self.send_by(request));
         let late = self.late.front();
         let late = late.map(|release| self.confirmed_by(release));

@@ -16,7 +16,7 @@ use crate::{
 /// would delete has expired.
 #[derive(Default)]
 pub(crate) struct Owed {
-    releases: VecDeque<Arc<Request>>,
+    pub(super) releases: VecDeque<Arc<Request>>,
     /// The number of owed releases that were sent over this connection and are not answered.
     in_flight: usize,
     /// The limit of `in_flight`, or `None` before the first error reply. An error reply sets it to
@@ -51,11 +51,6 @@ impl Owed {
             ended.extend(self.releases.pop_front());
             !mem::replace(&mut self.is_logged, true)
         }
-    }
-
-    /// Takes out all releases.
-    pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Request>> {
-        mem::take(&mut self.releases)
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.

@@ -2,10 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::{
-    Cx, Session,
-    link::{Item, Sent},
-};
+use super::{Cx, Session, link::Item};
 use crate::{
     core::{
         protocol::{command::Reply, identity::Ticket},
@@ -21,16 +18,6 @@ use crate::{
 };
 
 impl Session {
-    /// Takes out the oldest command, whose reply came at `now`.
-    #[inline]
-    pub(in crate::machine) fn take_oldest(&mut self, now: Tick) -> Result<Sent, Arc<str>> {
-        let sent = self.link.pop(now)?;
-        if let Item::Request(_) = &sent.item {
-            self.link.measure(&sent, now);
-        }
-        Ok(sent)
-    }
-
     /// Returns whether `vote` may say something new about the master.
     pub(in crate::machine) fn is_news(&self, vote: &SlotVote) -> bool {
         vote.vote().is_failure() || self.health.known.error.is_some()

@@ -581,7 +581,7 @@ fn the_wait_for_a_dial_ends_in_time() {
     let requests = [Verb::Acquire, Verb::Release].map(|verb| rig.post(verb, true));
     let expire = |rig: &mut Rig| {
         rig.step(|session, cx, _| session.expire_unconnected(cx));
-        rig.step(|session, cx, _| session.next_unconnected(cx))
+        rig.step(|session, cx, _| session.next_of_backlog(cx))
     };
     assert_eq!(expire(&mut rig), Some(monotonic() + TIMEOUT));
     for (elapsed, count) in [(TIMEOUT / 2, 0), (TIMEOUT, 1)] {
