@@ -64,8 +64,7 @@ impl MasterObserver {
     }
 
     pub(super) fn set_can_vote(&self, can_vote: bool) {
-        let value = f64::from(u8::from(can_vote));
-        self.can_vote.set(value);
+        self.can_vote.set(f64::from(u8::from(can_vote)));
     }
 
     /// Counts a vote.

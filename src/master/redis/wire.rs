@@ -83,8 +83,9 @@ pub(crate) struct Wire {
     /// Set when all bytes have been written to the stream. Cleared when the stream has been
     /// flushed.
     flushing: bool,
-    input: Vec<u8>,
-    filled: usize,
+    /// The buffer for bytes that were read. The first `filled` bytes are not used yet.
+    pub(super) input: Vec<u8>,
+    pub(super) filled: usize,
     /// The search for the end of the first reply in `input`.
     scan: FrameScan,
     /// Set if `input` may still have whole replies, because `on_frame` has returned `Break`.
@@ -120,13 +121,6 @@ impl Wire {
     pub(crate) fn of_given(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let stream: Pin<Box<dyn Given>> = Box::pin(stream);
         Self::new(stream)
-    }
-
-    /// Returns the stream, and the bytes that were read and not used.
-    pub(super) fn into_parts(self) -> (Pin<Box<dyn Stream>>, Vec<u8>) {
-        let mut unused = self.input;
-        unused.truncate(self.filled);
-        (self.stream, unused)
     }
 
     /// Writes and reads as far as the stream allows, with a limit on the reads.
@@ -201,6 +195,8 @@ impl Wire {
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        /// While at most this many written bytes are in the buffer, they stay there.
+        const MANY: usize = 64 * 1024;
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
             match self.stream.as_mut().poll_write(cx, rest) {
@@ -211,7 +207,12 @@ impl Wire {
                 Poll::Ready(Ok(count)) => self.written += count,
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    self.drop_written();
+                    // Otherwise, the buffer would grow without end for a server that reads slowly,
+                    // because the buffer might never become empty.
+                    if self.written >= MANY {
+                        self.out.drain(..self.written);
+                        self.written = 0;
+                    }
                     return Ok(());
                 }
             }
@@ -229,17 +230,6 @@ impl Wire {
             }
         }
         Ok(())
-    }
-
-    /// Removes the written bytes from the buffer if there are many. Otherwise, the buffer would
-    /// grow without end for a server that reads slowly, because the buffer might never become
-    /// empty.
-    fn drop_written(&mut self) {
-        const MOST: usize = 64 * 1024;
-        if self.written >= MOST {
-            self.out.drain(..self.written);
-            self.written = 0;
-        }
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
