@@ -99,15 +99,6 @@ impl RoundHandle {
         .await;
     }
 
-    /// Waits until at least one more master than `known` has voted, or all have.
-    pub(crate) async fn has_more_than(&self, known: usize) {
-        self.until(|round, _| {
-            let count = round.votes_cast().count();
-            (count > known || round.is_settled()).then_some(())
-        })
-        .await;
-    }
-
     /// Wakes the task of `cx` after the next vote, if one can come.
     pub(crate) fn wake_on_vote(&self, cx: &Context<'_>) {
         self.shared.poll(cx, |machine, waker| {

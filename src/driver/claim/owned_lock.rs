@@ -94,7 +94,7 @@ impl fmt::Debug for LockOwner {
 /// attempt only by its owner and its number. Before a caller reenters the claim, the caller must
 /// check whether the claim has what the caller's handle asks for.
 pub(crate) struct OwnedLock {
-    owner: Arc<LockOwner>,
+    pub(crate) owner: Arc<LockOwner>,
     lock_id: LockId,
     /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
     /// time and take over each other's grants.
