@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Sleep, sleep};
 
 use super::{
-    connect_error::DialError,
+    connect_error::ConnectError,
     redis::{Dialer, RedisConnection, wire::poll_yield},
     shared::Shared,
 };
@@ -230,7 +230,7 @@ impl Due {
 enum Ended {
     /// The connection broke, for this reason.
     Broke(Arc<str>),
-    DialFailed(DialError),
+    DialFailed(ConnectError),
     /// The supervisor gave up the connection, because the master was silent for too long.
     GivenUp,
 }
@@ -239,7 +239,7 @@ impl Ended {
     fn reason(&self) -> (Arc<str>, Option<DialRefusal>) {
         match self {
             Self::Broke(why) => (why.clone(), None),
-            Self::DialFailed(error) => (error.why.clone(), error.refusal),
+            Self::DialFailed(error) => (error.to_string().into(), error.refusal()),
             Self::GivenUp => ("no reply for too long, connection given up".into(), None),
         }
     }

@@ -24,7 +24,7 @@ use crate::{
     },
     machine::out::MasterEvent,
     master::{
-        connect_error::{ConnectError, DialError, ORIGIN_RIGHTS, Progress, in_time},
+        connect_error::{ConnectError, ORIGIN_RIGHTS, Progress, in_time},
         observer::MasterObserver,
         restart::RunIds,
         shared::Shared,
@@ -59,7 +59,7 @@ impl Dialer {
         &self,
         machine: &Shared,
         master: usize,
-    ) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
+    ) -> Result<(RedisConnection, Option<DataLoss>), ConnectError> {
         let dial = async {
             let mut connection = self.log_in().await?;
             let loss = self.loss(&mut connection, machine, master).await?;
@@ -80,7 +80,7 @@ impl Dialer {
         connection: &mut RedisConnection,
         machine: &Shared,
         master: usize,
-    ) -> Result<Option<DataLoss>, DialError> {
+    ) -> Result<Option<DataLoss>, ConnectError> {
         let (quarantine, observers) = (machine.config.quarantine, &machine.observers);
         if quarantine == Quarantine::Off {
             return Ok(None);
@@ -92,7 +92,7 @@ impl Dialer {
         let observer = &observers[master];
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
         let answer = wire.answer(answer).await;
-        let Some(found) = answer.map_err(ConnectError::from)?? else {
+        let Some(found) = answer?? else {
             return Ok(None);
         };
         // This check comes first, so a dial that met the server of another master does not change
@@ -100,10 +100,10 @@ impl Dialer {
         let met = machine.lock(|machine| machine.meet(master, &found.run_id));
         if let Err(other) = met {
             let other = observers[other].address();
-            return Err(format!(
+            let why = format!(
                 "it is the same server as {other}: every master must be a server of its own"
-            )
-            .into());
+            );
+            return Err(ConnectError::Origin(why, None));
         }
         let last_heard = self
             .run_ids
@@ -170,7 +170,7 @@ fn read(
     reply: &Reply<'_>,
     quarantine: Quarantine,
     observer: &MasterObserver,
-) -> Result<Option<Incarnation>, DialError> {
+) -> Result<Option<Incarnation>, ConnectError> {
     const NONSENSE: &str = "its answer makes no sense";
     let why = match reply {
         Reply::Text(text) => match Incarnation::parse(text) {
@@ -188,17 +188,16 @@ fn read(
     }
     let unknown = format!("it cannot be asked whether it restarted: {why}");
     Err(match kind {
-        ServerError::Loading => ConnectError::Busy(why.to_owned()).into(),
-        ServerError::Moved => ConnectError::IsShard(why.to_owned()).into(),
-        kind if kind.is_denial() => DialError {
-            why: format!(
+        ServerError::Loading => ConnectError::Busy(why.to_owned()),
+        ServerError::Moved => ConnectError::IsShard(why.to_owned()),
+        kind if kind.is_denial() => {
+            let advice = format!(
                 "{unknown}; give its user the rights {ORIGIN_RIGHTS}, \
                  or use a server that allows these in scripts, or quarantine that is not strict"
-            )
-            .into(),
-            refusal: Some(DialRefusal::RestartQuestion),
-        },
-        _ => unknown.into(),
+            );
+            ConnectError::Origin(advice, Some(DialRefusal::RestartQuestion))
+        }
+        _ => ConnectError::Origin(unknown, None),
     })
 }
 
@@ -367,8 +366,8 @@ mod tests {
             assert_eq!(answer(Quarantine::Observed).is_ok(), is_denied, "{error}");
             let refused = answer(Quarantine::Strict).unwrap_err();
             let refusal = is_denied.then_some(DialRefusal::RestartQuestion);
-            assert_eq!(refused.refusal, refusal, "{refused:?}");
-            let text = refused.why;
+            assert_eq!(refused.refusal(), refusal, "{refused:?}");
+            let text = refused.to_string();
             assert!(text.contains(error), "{text}");
             assert_eq!(text.contains("+hset"), is_denied, "{text}");
         }
