@@ -50,11 +50,6 @@ impl Shared {
         least.or_else(|| self.longest_timeout())
     }
 
-    /// Returns whether the first dial of each master is over.
-    pub(crate) fn are_dialled(&self) -> bool {
-        self.lock(|machine| machine.undialled()).is_empty()
-    }
-
     fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
         self.lock(|machine| machine.those(are_so))
     }

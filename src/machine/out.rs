@@ -57,9 +57,8 @@ pub(crate) struct Hold {
 
 /// Something that happened to a lock.
 pub(crate) enum What {
-    HoldEnded {
-        end: &'static str,
-    },
+    /// The hold has ended, with the word for its end.
+    HoldEnded(&'static str),
     /// A renewal or an extension has failed, and the next one begins or has begun before. The lock
     /// is still valid for the time `remaining`.
     InDoubt {
@@ -74,9 +73,7 @@ pub(crate) enum What {
     },
     /// The command that keeps a lock for its minimum time has failed.
     NotKept,
-    NotPutBack {
-        votes: Votes,
-    },
+    NotPutBack(Votes),
     /// A majority has confirmed a renewal or an extension. The lock may have been in doubt before.
     Renewed {
         validity: Duration,
@@ -110,7 +107,7 @@ pub(crate) enum MasterEvent {
     /// The master takes locks again after [`TakesNoLocks`](Self::TakesNoLocks).
     TakesLocks { is_news: bool },
     /// The master answers with an error. This is no news soon after another error.
-    TakesNoLocks { error: Arc<str>, is_news: bool },
+    TakesNoLocks { is_news: bool, why: Arc<str> },
     /// A quarantine has ended.
     VotesAgain,
 }

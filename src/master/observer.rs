@@ -109,10 +109,7 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
         MasterEvent::TakesLocks { is_news: true } => {
             info!(target: MASTER, label, %master, "master takes locks again");
         }
-        MasterEvent::TakesNoLocks {
-            error: why,
-            is_news: true,
-        } => {
+        MasterEvent::TakesNoLocks { is_news: true, why } => {
             warn!(target: MASTER, label, %master, %why, "master takes no locks");
         }
         MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),

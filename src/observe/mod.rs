@@ -80,7 +80,7 @@ impl LockObserver {
         let name = lock.name();
         let _inside = hold.and_then(|hold| hold.span.as_ref()).map(Span::enter);
         match what {
-            What::HoldEnded { end } => self.end_hold(lock, hold, end),
+            What::HoldEnded(end) => self.end_hold(lock, hold, end),
             What::InDoubt { remaining, votes } => {
                 warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed");
             }
@@ -105,7 +105,7 @@ impl LockObserver {
                 warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
             }
             // The next renewal tries again.
-            What::NotPutBack { votes } => {
+            What::NotPutBack(votes) => {
                 info!(target: LOCK, lock = %name, %votes, "lock not put back on a master");
             }
             What::Renewed {

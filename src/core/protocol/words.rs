@@ -42,15 +42,13 @@ impl Command {
         use Kind::{Fair, Mutex, ReadWrite, Reentrant, Semaphore};
         use Verb::{Acquire, Break, Extend, Heal, Inspect, Probe, Release, Yield};
         let keys = self.lock_id.kind().spec().companions;
-        let tried = self.tries.map_or(&[][..], |rights| rights.kind.spec().companions);
         let is_level = self.holding().is_some_and(|holding| holding.depth > 0);
         let of = |script, companions, words| Words { command: self, script, companions, words };
         let run_on = |keys, script, words| of(Some(script), keys, words);
         let run = |script, words| run_on(keys, script, words);
         let one = |[plain, fenced]: &'static [_; 2]| if self.is_fenced() { fenced } else { plain };
         match (self.lock_id.kind(), self.verb()) {
-            // A probe names the keys whose rights it tries.
-            (_, Probe) => run_on(tried, &mutex::ACQUIRE_WATCHED, &[Text("probe"), Text("1")]),
+            (_, Probe) => run_on(self.tried_keys(), &mutex::ACQUIRE_WATCHED, &[Text("probe"), Text("1")]),
             (_, Break) => run(&BREAK, &[Channel, Holders]),
             (Fair, Inspect) => run_on(&keys[..1], &INSPECT, &[]),
             (_, Inspect) => run(&INSPECT, &[]),
@@ -89,6 +87,12 @@ impl Command {
             (Semaphore, Release) => run(one(&semaphore::RELEASE), &[By, Ticket, Permits, Ballot]),
             (Semaphore, Yield) => run(&semaphore::YIELD, &[By, Ticket, Timeout]),
         }
+    }
+
+    /// Returns the keys that a probe names to try the rights to them.
+    fn tried_keys(&self) -> &'static [&'static Companion] {
+        self.tries
+            .map_or(&[], |rights| rights.kind.spec().companions)
     }
 
     /// Returns whether this command is a SET, which needs no script.

@@ -293,7 +293,7 @@ impl Claim {
             self.heal(step, round, MasterSet::only(master), Heal { tries, ..heal });
         } else if matches!(self.phase, Phase::Held(_)) {
             let votes = step.votes(round);
-            self.tell(step, self.shown_hold(), What::NotPutBack { votes });
+            self.tell(step, self.shown_hold(), What::NotPutBack(votes));
         }
     }
 }

@@ -197,7 +197,7 @@ impl Claim {
                 Some(_) => LEFT,
                 None => RELEASED,
             };
-            self.tell(step, held.hold, What::HoldEnded { end });
+            self.tell(step, held.hold, What::HoldEnded(end));
         }
         let mut command = self.command(action);
         command.watch = watch;
@@ -270,7 +270,7 @@ impl Claim {
                 votes,
             };
             self.tell(step, held.hold.clone(), what);
-            self.tell(step, held.hold, What::HoldEnded { end: LOST });
+            self.tell(step, held.hold, What::HoldEnded(LOST));
         }
     }
 

@@ -304,9 +304,9 @@ impl Case {
                 continue;
             };
             match what {
-                What::HoldEnded { end: LEFT } => self.say("left"),
-                What::HoldEnded { end: LOST } => {} // told with the loss
-                What::HoldEnded { .. } => self.say("ended"),
+                What::HoldEnded(LEFT) => self.say("left"),
+                What::HoldEnded(LOST) => {} // told with the loss
+                What::HoldEnded(_) => self.say("ended"),
                 What::InDoubt { .. } => self.say("doubt"),
                 What::Lost {
                     reason, stalled, ..
@@ -321,7 +321,7 @@ impl Case {
                     let end = if was_in_doubt { ", no doubt" } else { "" };
                     self.say(format_args!("renewed {}{end}", validity.as_millis()));
                 }
-                What::NotKept | What::NotPutBack { .. } => {}
+                What::NotKept | What::NotPutBack(_) => {}
             }
         }
         for (to, request) in posts {

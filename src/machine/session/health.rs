@@ -108,9 +108,9 @@ impl Session {
     /// Notes that the master answered a command with `error`.
     pub(super) fn takes_no_locks(&mut self, cx: &mut Cx<'_>, error: &Arc<str>) {
         self.health.known.error = Some(error.clone());
-        let error = error.clone();
+        let why = error.clone();
         let is_news = self.health.errors.fails(cx.now.monotonic);
-        cx.tell(MasterEvent::TakesNoLocks { error, is_news });
+        cx.tell(MasterEvent::TakesNoLocks { is_news, why });
     }
 
     /// Notes that the cause of the last error has gone.

@@ -24,7 +24,7 @@ use tokio::{
     task::yield_now,
 };
 
-use super::resp::{FrameScan, is_push};
+use super::resp::{FrameScan, is_push, no_resp};
 
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
@@ -235,10 +235,7 @@ impl Wire {
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.filled == self.input.len() {
             if self.filled >= Self::MOST_INPUT {
-                return Poll::Ready(Err(io::Error::new(
-                    ErrorKind::InvalidData,
-                    "a reply without end",
-                )));
+                return Poll::Ready(Err(no_resp("a reply without end")));
             }
             self.input.resize(self.filled * 2, 0);
         }
