@@ -375,7 +375,7 @@ mod tests {
             for (cell, expected) in [(2, true), (3, false)] {
                 for letters in cells[cell].split_whitespace() {
                     let mut round = round(Verb::Acquire, &quorum, letters);
-                    round.mark_queued();
+                    round.queues = true;
                     assert_eq!(question(&round), expected, "{line}: {letters}");
                 }
             }
@@ -427,11 +427,11 @@ mod tests {
         let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
         let fail = vote('f');
         let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
-        round.mark_queued();
+        round.queues = true;
         assert!(!round.is_queued());
         let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
         assert!(!round.is_queued(), "it did not ask to be queued");
-        round.mark_queued();
+        round.queues = true;
         assert!(round.is_queued());
     }
 
@@ -443,7 +443,7 @@ mod tests {
             (round.may_keep(), round.may_have_key()),
             (may_have_key, may_have_key)
         );
-        round.mark_queued();
+        round.queues = true;
         assert_eq!(
             (round.may_keep(), round.may_have_key()),
             (may_have_key | MasterSet::only(1), may_have_key)

@@ -33,7 +33,7 @@ pub(crate) struct Round {
     outcome: Outcome,
     /// `true` if the masters that refuse the command put the caller into their queues. An agreed
     /// master that is asked first does not do so.
-    pub(super) queues: bool,
+    pub(crate) queues: bool,
 }
 
 impl Round {
@@ -65,12 +65,6 @@ impl Round {
             round.count_vote(master, Vote::Fail(Failure::Closed), start);
         }
         round
-    }
-
-    /// Marks this round as one that joins the queues: every master that refuses the round puts the
-    /// caller into its queue.
-    pub(crate) fn mark_queued(&mut self) {
-        self.queues = true;
     }
 
     /// Counts the vote of `master`. `now` must have been read after the vote came in.

@@ -216,7 +216,7 @@ mod tests {
             't' => skewed(millis(2_000)),
             other => vote(other),
         });
-        round.mark_queued();
+        round.queues = true;
         round
     }
 

@@ -189,9 +189,7 @@ impl Phase {
 fn acquisition(kind: Kind, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
     let (quorum, limit) = (&step.roster.quorum, Some(lease.until()));
     let mut round = Round::open(Verb::Acquire, quorum, step.now.lease, limit);
-    if how.queue.is_some() {
-        round.mark_queued();
-    }
+    round.queues = how.queue.is_some();
     let role = if kind.spec().has_slots {
         Role::Slots(step.id)
     } else {

@@ -205,13 +205,12 @@ fn send_again(
     /// While this many bytes wait to be written, no command is sent again, because the text of its
     /// script is long.
     const MOST: usize = 1024 * 1024;
-    let oldest = session
-        .oldest()
-        .and_then(|oldest| oldest.command.plain_release());
-    let native = native.filter(|_| oldest.is_some());
+    let plain = |oldest: &Request| oldest.command.plain_release().is_some();
+    let native = native.filter(|_| session.oldest().is_some_and(plain));
     // The server refuses to run the command at all, so the release needs the script.
-    let is_denial = matches!(&reply, Reply::Error(error) if ServerError::of(error).is_denial());
-    let must_use_script = native.is_some() && is_denial;
+    let is_denial = |error: &str| ServerError::of(error).is_denial();
+    let must_use_script =
+        native.is_some() && matches!(reply, Reply::Error(error) if is_denial(error));
     *is_native_refused |= must_use_script;
     if native.is_some_and(|native| !*is_native_refused && !native.has(reply)) {
         *reply = Reply::Other;
