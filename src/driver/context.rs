@@ -260,9 +260,7 @@ impl Context {
     /// Passes on a report of `master` that the key has changed.
     pub(crate) fn report(&self, key: &str, master: usize) {
         self.machine.with(|machine, now| {
-            machine.serve(master, now, |session, cx| {
-                session.on_changed(cx, key);
-            });
+            machine.serve(master, now, |_, cx| cx.hear(&Topic::Key(key.into())));
         });
     }
 }

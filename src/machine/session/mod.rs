@@ -11,7 +11,7 @@ use super::{
     Now, VotesTo,
     out::{Effect, MasterEvent, Request},
     round::Rounds,
-    waiters::Waiters,
+    waiters::{Topic, Waiters},
 };
 use crate::core::{
     config::Config,
@@ -526,6 +526,11 @@ impl Cx<'_> {
     /// Leaves news of the master.
     pub(crate) fn tell(&mut self, event: MasterEvent) {
         self.out.push(Effect::News(self.master, event));
+    }
+
+    /// Passes on news from the master about `topic`.
+    pub(crate) fn hear(&mut self, topic: &Topic) {
+        (self.waiters).hear(self.master, topic, self.now.lease, self.out);
     }
 
     /// Returns the time until which the master is owed `request`, if it is: see

@@ -5,16 +5,13 @@ use std::{mem, sync::Arc};
 use super::{Cx, Session, link::Item};
 use crate::{
     core::{
-        protocol::{command::Reply, identity::Ticket},
+        protocol::command::Reply,
         restart::Quarantine,
         time::tick::Tick,
         view::MasterState,
         vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
     },
-    machine::{
-        out::{MasterEvent, Request},
-        waiters::Topic,
-    },
+    machine::out::{MasterEvent, Request},
 };
 
 impl Session {
@@ -120,18 +117,9 @@ impl Session {
         }
     }
 
-    /// Handles a report that `key` has changed.
-    pub(crate) fn on_changed(&self, cx: &mut Cx<'_>, key: &str) {
-        self.tell(cx, &Topic::Key(key.into()));
-    }
-
     /// Tells the waiters of each key that the key may have changed without a report.
     pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
         (cx.waiters).hear_of_all_keys(cx.master, cx.now.lease, cx.out);
-    }
-
-    fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
-        (cx.waiters).hear(cx.master, topic, cx.now.lease, cx.out);
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of
@@ -144,11 +132,6 @@ impl Session {
         }
         self.link.is_flushed = true;
         Err("its keys may have been deleted or replaced".into())
-    }
-
-    /// Handles a published message, which is the ticket of the waiter whose turn it is.
-    pub(crate) fn on_message(&self, cx: &mut Cx<'_>, ticket: &str) {
-        self.tell(cx, &Topic::Turn(Ticket::of(ticket)));
     }
 
     /// Returns the oldest command, if it is a lock command.

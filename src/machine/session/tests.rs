@@ -823,7 +823,7 @@ fn apply(event: Event, rig: &mut Rig, posted: &mut Vec<(RoundId, Tick)>) -> Resu
             let channel = if is_ours { "channel" } else { "another" };
             return rig.session().on_confirmation(channel, monotonic());
         }
-        Event::Message => rig.step(|session, cx, _| session.on_message(cx, "0")),
+        Event::Message => rig.step(|_, cx, _| cx.hear(&Topic::Turn(Ticket::of("0")))),
         Event::Bytes => rig.session().link.liveness.on_bytes(monotonic()),
     }
     Ok(())

@@ -23,7 +23,7 @@ use crate::{
     clock,
     core::{
         kind::script::Script,
-        protocol::{command::Reply, words::NativeRelease},
+        protocol::{command::Reply, identity::Ticket, words::NativeRelease},
         time::tick::Tick,
         vote::server_error::ServerError,
     },
@@ -31,6 +31,7 @@ use crate::{
         Now,
         out::{Encoded, Request},
         session::{Cx, Session, Subscription, Transmit, link::Link},
+        waiters::Topic,
     },
     master::{
         restart::{LastHeard, hear},
@@ -242,11 +243,15 @@ fn on_push(frame: &[u8], session: &mut Session, cx: &mut Cx<'_>) -> Result<(), A
             .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
     };
     match (kind, text(0)) {
-        (PushKind::Message, _) => session.on_message(cx, &text(1).unwrap_or_default()),
+        // The message is the ticket of the waiter whose turn it is.
+        (PushKind::Message, _) => {
+            cx.hear(&Topic::Turn(Ticket::of(&text(1).unwrap_or_default())));
+        }
         (PushKind::Invalidate, _) => match data.first() {
             Some(Value::Array(keys)) => {
                 let keys = keys.iter().map(::redis::from_redis_value_ref::<String>);
-                keys.flatten().for_each(|key| session.on_changed(cx, &key));
+                keys.flatten()
+                    .for_each(|key| cx.hear(&Topic::Key(key.into())));
             }
             _ => return session.on_flushed(cx),
         },
