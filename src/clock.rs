@@ -1,5 +1,10 @@
 //! Clocks and random numbers. No other file reads a clock or draws a random number.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one place where the crate reads clocks and draws random numbers"
+)]
+
 use std::{
     sync::{
         OnceLock,
@@ -73,19 +78,11 @@ pub(crate) fn to_instant(at: Tick) -> Instant {
         .unwrap_or(origin)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the origin of the monotonic clock"
-)]
 fn origin() -> Instant {
     static ORIGIN: OnceLock<Instant> = OnceLock::new();
     *ORIGIN.get_or_init(Instant::now)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the crate reads its clock"
-)]
 fn instant() -> Instant {
     #[cfg(test)]
     if let Some(now) = tests::ByHand::now() {
@@ -112,10 +109,6 @@ pub(crate) fn wall_micros() -> u64 {
 /// clock. If a test pauses tokio's clock, masters in memory move their time of day, too. No two
 /// readings in a test are equal, so two clients do not offer the same timestamp.
 #[cfg(any(test, feature = "test-util"))]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a comparison with the real clock"
-)]
 fn as_paused(wall: SystemTime) -> SystemTime {
     use std::cell::Cell;
     const MICROSECOND: Duration = Duration::from_micros(1);
@@ -216,10 +209,6 @@ impl Suspensions {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the crate reads the wall clock"
-)]
 fn wall() -> SystemTime {
     #[cfg(test)]
     if let Some(now) = Process::current(|process| process.wall()) {
@@ -235,10 +224,6 @@ fn wall() -> SystemTime {
 /// Two results are compared to find out whether the machine was suspended in between. Tests may
 /// pause and advance tokio's clock, but not these clocks of the operating system. Returns `None` if
 /// the reading takes so long that it could look like a suspension.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the crate compares the clocks of the machine"
-)]
 fn wall_at_origin() -> Option<SystemTime> {
     const PAUSE: Duration = Duration::from_millis(1);
     let at_origin =
@@ -253,10 +238,6 @@ fn wall_at_origin() -> Option<SystemTime> {
     at_origin(now, wall).filter(|_| now - before < PAUSE)
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the one place where the crate draws random numbers"
-)]
 pub(crate) fn random<const BYTES: usize>() -> [u8; BYTES] {
     let mut bytes = [0; BYTES];
     #[cfg(test)]
@@ -286,7 +267,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::{Coordinator, Guard, LockState, LostReason, MemoryMaster};
 
-    /// A monotonic clock that a test sets by hand, for its own thread, as long as this value exists.
+    /// A monotonic clock that a test sets by hand, for its own thread, as long as this value
+    /// exists.
     pub(crate) struct ByHand;
 
     thread_local!(static ELAPSED: Cell<Option<Duration>> = const { Cell::new(None) });

@@ -18,7 +18,6 @@ pub(crate) const IS_ON: bool = cfg!(feature = "metrics");
 
 /// The series of a metric, one for each value of a label. Without the feature `metrics`, there are
 /// no series.
-#[derive(Debug)]
 pub(crate) struct By<M>(Vec<(&'static str, M)>);
 
 impl<M> By<M> {
@@ -38,6 +37,17 @@ impl<M> By<M> {
 }
 
 impl<M> By<By<M>> {
+    /// Registers the series of each pair of values of two labels. Each label comes with its values.
+    pub(crate) fn of_both(
+        register: impl Fn(Name, Labels<'_>) -> M,
+        name: Name,
+        (first, firsts): (&'static str, &[&'static str]),
+        (second, seconds): (&'static str, &[&'static str]),
+    ) -> Self {
+        let of = |one, other| register(name, &[(first, one), (second, other)]);
+        By::new(firsts, |one| By::new(seconds, |other| of(one, other)))
+    }
+
     /// Returns the series for a value of the first label and a value of the second, if both are
     /// known.
     pub(crate) fn at_both(&self, first: &str, second: &str) -> Option<&M> {
@@ -46,7 +56,6 @@ impl<M> By<By<M>> {
 }
 
 /// Adds 1 to a gauge until this value is dropped.
-#[derive(Debug)]
 pub(crate) struct Counted(Gauge);
 
 impl Counted {

@@ -2,9 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
     ops::ControlFlow,
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -12,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use futures::future::{Either, join, select};
+use futures::future::join;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::watch};
 
@@ -42,7 +40,6 @@ use crate::{
 
 /// The driver of a coordinator: the parts that its calls, acquisitions and claims share. Dropping
 /// this value ends the background task.
-#[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) config: Arc<Config>,
     pub(crate) owners: Arc<Owners>,
@@ -137,10 +134,8 @@ impl Context {
     /// Waits as [`delivered`](Self::delivered) does, for at most `limit`. Returns `false` if the
     /// limit ended the wait, or if the tasks that deliver the releases have ended.
     pub(crate) async fn delivered_within(&self, limit: Duration) -> bool {
-        let limited = pin!(self.timers.sleep_until(clock::now() + limit));
-        let delivered = pin!(self.delivered());
-        let is_in_time = matches!(select(delivered, limited).await, Either::Left(_));
-        is_in_time && !self.timers.have_ended()
+        let end = clock::now() + limit;
+        self.timers.until(end, self.delivered()).await.is_some() && !self.timers.have_ended()
     }
 
     /// Returns whether no one else is known to want the lock: no task of this coordinator waits for
@@ -195,11 +190,7 @@ impl Context {
     /// timeout.
     pub(crate) async fn in_time<T>(&self, event: impl Future<Output = T>) -> Option<T> {
         let end = clock::now() + self.response_timeout();
-        let timer = pin!(self.timers.sleep_until(end));
-        match select(pin!(event), timer).await {
-            Either::Left((event, _)) => Some(event),
-            Either::Right(_) => None,
-        }
+        self.timers.until(end, event).await
     }
 
     /// Returns the response timeout that a majority of masters does not exceed, so that a few slow
@@ -271,9 +262,7 @@ impl Context {
     /// Passes on a report of `master` that the key has changed.
     pub(crate) fn report(&self, key: &str, master: usize) {
         self.machine.with(|machine, now| {
-            machine.serve(master, now, |session, cx| {
-                session.on_changed(cx, Some(key));
-            });
+            machine.serve(master, now, |_, cx| cx.hear(&Topic::Key(key.into())));
         });
     }
 }
@@ -287,7 +276,6 @@ impl Drop for Context {
 }
 
 /// Names the owners of a coordinator.
-#[derive(Debug)]
 pub(crate) struct Owners {
     /// The name of the coordinator on the masters: a random UUID.
     process: String,
@@ -327,14 +315,15 @@ impl Owners {
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
     bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562
-    let mut text = String::with_capacity(36);
-    for (index, byte) in bytes.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        let _ = write!(text, "{byte:02x}"); // writing to a string never fails
-    }
-    text
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-")
 }
 
 /// Ends the timers when it is dropped.

@@ -50,11 +50,6 @@ impl Shared {
         least.or_else(|| self.longest_timeout())
     }
 
-    /// Returns whether the first dial of each master is over.
-    pub(crate) fn are_dialled(&self) -> bool {
-        self.lock(|machine| machine.undialled()).is_empty()
-    }
-
     fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
         self.lock(|machine| machine.those(are_so))
     }
@@ -111,7 +106,11 @@ pub(crate) async fn supervise(supervisors: Vec<Supervisor>, is_busy: impl Fn() -
     });
     let mut supervisors: Vec<_> = (0u32..)
         .zip(supervisors)
-        .map(|(master, supervisor)| (Some(supervisor), ready.waker(master)))
+        .map(|(master, supervisor)| {
+            let (ready, master) = (ready.clone(), 1 << master);
+            let waker = Waker::from(Arc::new(WakeOne { ready, master }));
+            (Some(supervisor), waker)
+        })
         .collect();
     let (mut gave_way, mut first) = (0, 0);
     poll_fn(|cx| {
@@ -129,33 +128,19 @@ pub(crate) async fn supervise(supervisors: Vec<Supervisor>, is_busy: impl Fn() -
         for master in (first..supervisors.len()).chain(0..first) {
             if masters >> master & 1 == 1 {
                 let (supervisor, waker) = &mut supervisors[master];
-                poll(supervisor, waker);
+                let cx = &mut Context::from_waker(waker);
+                supervisor.take_if(|running| running.as_mut().poll(cx).is_ready());
             }
         }
-        if supervisors
-            .iter()
-            .all(|(supervisor, _)| supervisor.is_none())
-        {
-            return Poll::Ready(());
+        match supervisors.iter().any(|(running, _)| running.is_some()) {
+            true => Poll::Pending,
+            false => Poll::Ready(()),
         }
-        Poll::Pending
     })
     .await;
 }
 
-/// Polls a supervisor, and drops it once it has ended.
-fn poll(supervisor: &mut Option<Supervisor>, waker: &Waker) {
-    let Some(running) = supervisor else {
-        return;
-    };
-    let polled = running.as_mut().poll(&mut Context::from_waker(waker));
-    if polled.is_ready() {
-        *supervisor = None;
-    }
-}
-
 /// The supervisors that must be polled.
-#[derive(Debug)]
 struct Ready {
     /// One bit for each master. The task has been woken if at least one bit is set.
     masters: AtomicU64,
@@ -163,17 +148,7 @@ struct Ready {
     task: OnceLock<Waker>,
 }
 
-impl Ready {
-    fn waker(self: &Arc<Self>, master: u32) -> Waker {
-        Waker::from(Arc::new(WakeOne {
-            ready: self.clone(),
-            master: 1 << master,
-        }))
-    }
-}
-
 /// Wakes the task for the supervisor of one master.
-#[derive(Debug)]
 struct WakeOne {
     ready: Arc<Ready>,
     master: u64,

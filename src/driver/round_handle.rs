@@ -1,7 +1,6 @@
 //! A handle of a round in the machine, and the waits for its votes.
 
 use std::{
-    fmt,
     future::poll_fn,
     mem,
     sync::Arc,
@@ -100,15 +99,6 @@ impl RoundHandle {
         .await;
     }
 
-    /// Waits until at least one more master than `known` has voted, or all have.
-    pub(crate) async fn has_more_than(&self, known: usize) {
-        self.until(|round, _| {
-            let count = round.votes_cast().count();
-            (count > known || round.is_settled()).then_some(())
-        })
-        .await;
-    }
-
     /// Wakes the task of `cx` after the next vote, if one can come.
     pub(crate) fn wake_on_vote(&self, cx: &Context<'_>) {
         self.shared.poll(cx, |machine, waker| {
@@ -175,15 +165,8 @@ impl RoundHandle {
     /// Decides that the round has no majority, unless the round is decided already. Wakes no task,
     /// so only the task that waits for the outcome may call this method.
     pub(crate) fn give_up(&self) {
-        let is_given_up = self.shared.lock(|machine| {
-            let round = &mut machine.rounds.live(self.id).round;
-            let is_pending = round.outcome() == Outcome::Pending;
-            if is_pending {
-                round.give_up();
-            }
-            is_pending
-        });
-        if is_given_up {
+        let give_up = |machine: &mut Machine| machine.rounds.live(self.id).round.give_up();
+        if self.shared.lock(give_up) {
             self.record(clock::now());
         }
     }
@@ -201,11 +184,5 @@ impl Drop for RoundHandle {
         if !self.id.is_null() && !self.shared.home.is_parent() {
             self.shared.lock(|machine| machine.drop_round(self.id));
         }
-    }
-}
-
-impl fmt::Debug for RoundHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RoundHandle").field(&self.id).finish()
     }
 }

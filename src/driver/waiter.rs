@@ -18,7 +18,6 @@ use crate::{
 };
 
 /// A waiter of this coordinator. It leaves when dropped.
-#[derive(Debug)]
 pub(crate) struct Waiter<'a> {
     machine: &'a Shared,
     timers: &'a Timers,
@@ -35,9 +34,9 @@ impl<'a> Waiter<'a> {
     }
 
     /// Returns a waiter for a lock with queues, which listens for calls of `ticket`. A master calls
-    /// the waiter at the head of its queue: it publishes the ticket of that waiter. The waiter hears
-    /// every call that a later request causes, unless the master refuses the subscription or the
-    /// connection breaks. After a missed call, the waiter asks again at its next poll.
+    /// the waiter at the head of its queue: it publishes the ticket of that waiter. The waiter
+    /// hears every call that a later request causes, unless the master refuses the subscription or
+    /// the connection breaks. After a missed call, the waiter asks again at its next poll.
     pub(super) fn called(machine: &'a Shared, timers: &'a Timers, ticket: &Ticket) -> Self {
         Self::for_topic(machine, timers, &Topic::Turn(ticket.clone()))
     }
@@ -151,10 +150,10 @@ impl<'a> Waiter<'a> {
         self.wait_until(end, None, is_called).await;
     }
 
-    /// Waits until `look` returns `Some`. Returns `None` if `end` comes first, or if the timers have
-    /// ended. Calls `look` at once, and again after news and after each vote in the round `answers`,
-    /// with what was heard and with that round. The machine is locked meanwhile. If it is this
-    /// waiter's turn, it keeps its turn as long as it is polled.
+    /// Waits until `look` returns `Some`. Returns `None` if `end` comes first, or if the timers
+    /// have ended. Calls `look` at once, and again after news and after each vote in the round
+    /// `answers`, with what was heard and with that round. The machine is locked meanwhile. If it
+    /// is this waiter's turn, it keeps its turn as long as it is polled.
     pub(super) async fn wait_until<T>(
         &self,
         end: LeaseTick,

@@ -12,7 +12,7 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, ask::Asking, extend::Heal, step::Step},
-    out::{Effect, Request, Spare, What},
+    out::{Effect, Request, What, boxed, keep},
     renewals::Renewals,
     rights::KnownRights,
     round::{Role, RoundEvent, Rounds, renewal_word},
@@ -69,13 +69,12 @@ pub(crate) struct Now {
     pub(crate) monotonic: Tick,
 }
 
-#[derive(Debug)]
 pub(crate) struct Machine {
     config: Arc<Config>,
     roster: Arc<Roster>,
     /// Boxes, because the map grows in steps of two.
     claims: SlotMap<ClaimId, Box<Claim>>,
-    spare: Spare<Claim>,
+    spare: Vec<Box<Claim>>,
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
     pub(crate) waiters: Waiters,
@@ -111,7 +110,7 @@ impl Machine {
             config,
             roster,
             claims: SlotMap::with_key(),
-            spare: Spare::default(),
+            spare: Vec::new(),
             rounds: Rounds::default(),
             renewals: Renewals::default(),
             waiters: Waiters::default(),
@@ -133,7 +132,8 @@ impl Machine {
         let (claims, mut step) = self.split(ClaimId::default(), now);
         let id = claims.insert_with_key(|id| {
             step.id = id;
-            spare.put(Claim::begin(lock_id, ttl, &mut step, holding, how))
+            let claim = Claim::begin(lock_id, ttl, &mut step, holding, how);
+            boxed(&mut spare, claim)
         });
         self.spare = spare;
         id
@@ -173,11 +173,6 @@ impl Machine {
         &self.claims[id]
     }
 
-    /// Returns the newest round of a claim, with a reference for the caller.
-    pub(crate) fn share_newest(&mut self, id: ClaimId) -> RoundId {
-        self.rounds.share(self.claims[id].newest)
-    }
-
     /// Waits until the newest round of a claim is decided. Takes `waker` if it is new.
     pub(crate) fn poll_decided(&mut self, id: ClaimId, waker: &mut Option<Waker>) -> Poll<Outcome> {
         let live = self.rounds.live(self.claims[id].newest);
@@ -208,7 +203,7 @@ impl Machine {
         }
         let newest = claim.newest;
         if let Some(claim) = self.claims.remove(id) {
-            self.spare.keep(claim);
+            keep(&mut self.spare, claim);
         }
         self.drop_round(newest);
     }
@@ -228,7 +223,7 @@ impl Machine {
                 self.waiters.wake(&Topic::Delivered, &mut self.out);
             }
             self.drop_round(votes_to.round);
-            self.rounds.reuse(request);
+            keep(&mut self.rounds.spare_requests, request);
         }
     }
 
@@ -274,7 +269,7 @@ impl Machine {
         let is_answer = vote.vote().is_answer();
         live.round.count_vote(master, vote, now.lease);
         live.wake_tasks(&mut self.out);
-        if live.round.was_decided_after(before) {
+        if before == Outcome::Pending && live.round.outcome() != before {
             self.out.extend(Effect::decided(&live.round, now.lease));
         }
         match live.role {
@@ -328,11 +323,7 @@ impl Machine {
                 let lock = lock.clone();
                 self.out.push(Effect::Event(lock, None, What::NotKept));
             }
-            Role::Inspection(_)
-            | Role::Question
-            | Role::Release { .. }
-            | Role::Slots(_)
-            | Role::Stay(_) => {}
+            _ => {}
         }
     }
 
@@ -395,7 +386,7 @@ impl Machine {
             live.take_text(master, text);
         }
         let session = &mut self.sessions[master];
-        let Sent { item, is_owed, .. } = session.take_oldest(now.monotonic)?;
+        let Sent { item, is_owed, .. } = session.link.pop(now.monotonic)?;
         let request = match item {
             Item::Request(request) => request,
             Item::Subscription(_) => {

@@ -1,7 +1,6 @@
 //! What is to be done after an input of the machine: commands to send, and effects.
 
 use std::{
-    fmt,
     sync::{Arc, OnceLock},
     task::Waker,
     time::Duration,
@@ -24,7 +23,6 @@ use crate::{
 };
 
 /// Something that is done once the machine is unlocked. Nearly all of it runs code of the program.
-#[derive(Debug)]
 pub(crate) enum Effect {
     /// A round was decided, for metrics: its verb, its outcome, and how long it took.
     Decided(Verb, Outcome, Duration),
@@ -48,7 +46,6 @@ pub(crate) enum Effect {
 /// A hold that someone wants to see. Subscribers are code of the program, so the spans are used,
 /// and the last reference is dropped, while no mutex is locked. The claim passes its reference on
 /// with the end of the hold.
-#[derive(Debug)]
 pub(crate) struct Hold {
     /// `None` if no subscriber wants the span.
     pub(crate) span: Option<Span>,
@@ -59,11 +56,9 @@ pub(crate) struct Hold {
 }
 
 /// Something that happened to a lock.
-#[derive(Debug)]
 pub(crate) enum What {
-    HoldEnded {
-        end: &'static str,
-    },
+    /// The hold has ended, with the word for its end.
+    HoldEnded(&'static str),
     /// A renewal or an extension has failed, and the next one begins or has begun before. The lock
     /// is still valid for the time `remaining`.
     InDoubt {
@@ -78,9 +73,7 @@ pub(crate) enum What {
     },
     /// The command that keeps a lock for its minimum time has failed.
     NotKept,
-    NotPutBack {
-        votes: Votes,
-    },
+    NotPutBack(Votes),
     /// A majority has confirmed a renewal or an extension. The lock may have been in doubt before.
     Renewed {
         validity: Duration,
@@ -89,7 +82,6 @@ pub(crate) enum What {
 }
 
 /// Something that happened to a master, for the log, metrics, and watchers of its health.
-#[derive(Debug)]
 pub(crate) enum MasterEvent {
     /// The master answered its first command after an outage in which it only accepted connections.
     AnswersAgain,
@@ -115,7 +107,7 @@ pub(crate) enum MasterEvent {
     /// The master takes locks again after [`TakesNoLocks`](Self::TakesNoLocks).
     TakesLocks { is_news: bool },
     /// The master answers with an error. This is no news soon after another error.
-    TakesNoLocks { error: Arc<str>, is_news: bool },
+    TakesNoLocks { is_news: bool, why: Arc<str> },
     /// A quarantine has ended.
     VotesAgain,
 }
@@ -159,45 +151,25 @@ impl Request {
 
 /// The largest number of values of one type whose memory is kept. So the calls of a usual program
 /// need no allocation, and what a burst has needed is freed.
-pub(super) const MOST_SPARE: usize = 256;
+const MOST_SPARE: usize = 256;
 
-/// Boxes to use again.
-#[derive(Debug)]
-pub(super) struct Spare<T>(Vec<Box<T>>);
-
-impl<T> Spare<T> {
-    /// Returns a box with `value`.
-    #[inline]
-    pub(super) fn put(&mut self, value: T) -> Box<T> {
-        match self.0.pop() {
-            Some(mut spare) => {
-                *spare = value;
-                spare
-            }
-            None => Box::new(value),
+/// Returns a box with `value`: one of those in `spare`, if there is one.
+#[inline]
+pub(super) fn boxed<T>(spare: &mut Vec<Box<T>>, value: T) -> Box<T> {
+    match spare.pop() {
+        Some(mut spare) => {
+            *spare = value;
+            spare
         }
-    }
-
-    /// Keeps a box. Its value is dropped later, so this must run no code of the program.
-    pub(super) fn keep(&mut self, spare: Box<T>) {
-        if self.0.len() < MOST_SPARE {
-            self.0.push(spare);
-        }
+        None => Box::new(value),
     }
 }
 
-impl<T> Default for Spare<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request")
-            .field("command", &self.command)
-            .field("posted", &self.posted)
-            .finish_non_exhaustive()
+/// Keeps `one` in `spare`, to use its memory again. Its value is dropped later, so this must run no
+/// code of the program.
+pub(super) fn keep<T>(spare: &mut Vec<T>, one: T) {
+    if spare.len() < MOST_SPARE {
+        spare.push(one);
     }
 }
 

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{
     ClaimId, Now, RoundId, VotesTo,
-    out::{Effect, MOST_SPARE, Request, Spare},
+    out::{Effect, Request, boxed, keep},
 };
 use crate::core::{
     protocol::{command::Command, name::LockId},
@@ -16,23 +16,22 @@ use crate::core::{
     vote::{MasterSet, SlotVote, Vote, quorum::Outcome, round::Round},
 };
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Rounds {
     /// Boxes, because the map grows in steps of two.
     rounds: SlotMap<RoundId, Box<LiveRound>>,
-    spare: Spare<LiveRound>,
+    spare: Vec<Box<LiveRound>>,
     /// The commands to post before the machine is unlocked, each with the masters that get it. So a
     /// release never overtakes an extension.
     pub(super) posts: Vec<(MasterSet, Arc<Request>)>,
-    /// Requests that have ended, whose memory is used again.
-    spare_requests: Vec<Arc<Request>>,
+    /// Requests that have ended. No one else has a reference to them.
+    pub(super) spare_requests: Vec<Arc<Request>>,
     /// The number of last commands of claims that are not over, and the latest expiry of the keys
     /// that they delete.
     pending: (usize, Option<Tick>),
 }
 
 /// A round that masters vote in.
-#[derive(Debug)]
 pub(crate) struct LiveRound {
     pub(crate) round: Round,
     pub(super) role: Role,
@@ -45,7 +44,6 @@ pub(crate) struct LiveRound {
 }
 
 /// What follows from the votes of a round.
-#[derive(Debug)]
 pub(super) enum Role {
     Extension {
         claim: ClaimId,
@@ -67,8 +65,8 @@ pub(super) enum Role {
         /// The time at which all keys have expired.
         keys_until: Tick,
     },
-    /// The round asks for a slot. A master that votes after the round is won, and lacks the slot, is
-    /// asked for it.
+    /// The round asks for a slot. A master that votes after the round is won, and lacks the slot,
+    /// is asked for it.
     Slots(ClaimId),
     /// The last command of a claim whose lock stays in place without a holder: an extension.
     Stay(LockId),
@@ -109,7 +107,7 @@ impl Rounds {
             refs: 1,
             waiting: SmallVec::new(),
         };
-        self.rounds.insert(self.spare.put(live))
+        self.rounds.insert(boxed(&mut self.spare, live))
     }
 
     pub(crate) fn get_mut(&mut self, id: RoundId) -> Option<&mut LiveRound> {
@@ -152,13 +150,6 @@ impl Rounds {
         }
     }
 
-    /// Keeps the memory of a request to which no one else has a reference.
-    pub(super) fn reuse(&mut self, request: Arc<Request>) {
-        if self.spare_requests.len() < MOST_SPARE {
-            self.spare_requests.push(request);
-        }
-    }
-
     /// Drops a reference. The last one also drops the round.
     pub(super) fn drop(&mut self, id: RoundId, out: &mut Vec<Effect>) {
         let Some(live) = self.rounds.get_mut(id) else {
@@ -176,7 +167,7 @@ impl Rounds {
         }
         let wakers = live.waiting.drain(..);
         out.extend(wakers.map(|(_, waker)| Effect::Drop(waker)));
-        self.spare.keep(live);
+        keep(&mut self.spare, live);
     }
 
     /// Returns the word for the outcome of a renewal, if it is decided.

@@ -280,7 +280,9 @@ impl Waiters {
     /// release.
     pub(super) fn note_release(&mut self, lock: &LockId, now: LeaseTick, out: &mut Vec<Effect>) {
         if let Some(queue) = self.of_locks.get(lock) {
-            self.queues[*queue].note_release(now, out);
+            let queue = &mut self.queues[*queue];
+            queue.heard.is_released = true;
+            queue.wake_contender(now, out);
         }
     }
 
@@ -310,11 +312,6 @@ impl WaitQueue {
         } else {
             self.heard.changed.insert(master);
         }
-        self.wake_contender(now, out);
-    }
-
-    fn note_release(&mut self, now: LeaseTick, out: &mut Vec<Effect>) {
-        self.heard.is_released = true;
         self.wake_contender(now, out);
     }
 

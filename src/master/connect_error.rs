@@ -1,6 +1,6 @@
 //! The reasons why no connection to a server can be made.
 
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -71,6 +71,12 @@ pub enum ConnectError {
     /// The server does not know RESP3.
     #[error("it does not know HELLO 3, which Redis has since version 6: {0}")]
     NotRedis6(String),
+    /// The server cannot be asked whether it may have lost locks, or it is not the server that this
+    /// master should be. Only a coordinator asks. If no dial can work until someone changes a
+    /// setting, this is the refusal.
+    #[error("{0}")]
+    Origin(String, Option<DialRefusal>),
+
     /// The Sentinels do not say where the master is.
     #[error("{0}")]
     Sentinel(String),
@@ -109,17 +115,9 @@ impl ConnectError {
             }
             Self::Login(_) => Some(DialRefusal::Login),
             Self::NoTls(_) => Some(DialRefusal::Tls),
+            Self::Origin(_, refusal) => *refusal,
             Self::Service(_) => Some(DialRefusal::Service),
-            Self::BadMaster(_)
-            | Self::Busy(_)
-            | Self::Failed(..)
-            | Self::NoGreeting(_)
-            | Self::NoGreetingOverTls(_)
-            | Self::NotAMaster { .. }
-            | Self::Sentinel(_)
-            | Self::Timeout(..)
-            | Self::Tls(_)
-            | Self::Wire(_) => None,
+            _ => None, // may be over soon
         }
     }
 }
@@ -155,42 +153,14 @@ pub(super) type Progress = Mutex<Option<ConnectStep>>;
 
 /// Runs `dial`. Gives up the dial if it is not over after `limit`. The error then has the step
 /// that `progress` shows.
-pub(super) async fn in_time<T, E: From<ConnectError>>(
+pub(super) async fn in_time<T>(
     limit: Duration,
     progress: &Progress,
-    dial: impl Future<Output = Result<T, E>>,
-) -> Result<T, E> {
-    match timeout(limit, dial).await {
-        Ok(dialled) => dialled,
-        Err(_) => Err(ConnectError::Timeout(limit, progress.lock().clone()).into()),
-    }
+    dial: impl Future<Output = Result<T, ConnectError>>,
+) -> Result<T, ConnectError> {
+    let dialled = timeout(limit, dial).await;
+    dialled.unwrap_or_else(|_| Err(ConnectError::Timeout(limit, progress.lock().clone())))
 }
 
 /// The rights that the quarantine needs, in the syntax of `ACL SETUSER`.
 pub(super) const ORIGIN_RIGHTS: &str = "+eval +info +time +hmget +hset ~quorlock:origin";
-
-/// The reason why a dial failed.
-#[derive(Debug)]
-pub(crate) struct DialError {
-    pub(super) why: Arc<str>,
-    /// Set if all dials will fail until someone changes a setting.
-    pub(super) refusal: Option<DialRefusal>,
-}
-
-impl From<ConnectError> for DialError {
-    fn from(error: ConnectError) -> Self {
-        Self {
-            why: error.to_string().into(),
-            refusal: error.refusal(),
-        }
-    }
-}
-
-impl From<String> for DialError {
-    fn from(why: String) -> Self {
-        Self {
-            why: why.into(),
-            refusal: None,
-        }
-    }
-}

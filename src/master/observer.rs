@@ -18,7 +18,6 @@ use crate::{
 
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
-#[derive(Debug)]
 pub(crate) struct MasterObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,
@@ -65,8 +64,7 @@ impl MasterObserver {
     }
 
     pub(super) fn set_can_vote(&self, can_vote: bool) {
-        let value = f64::from(u8::from(can_vote));
-        self.can_vote.set(value);
+        self.can_vote.set(f64::from(u8::from(can_vote)));
     }
 
     /// Counts a vote.
@@ -111,10 +109,7 @@ fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
         MasterEvent::TakesLocks { is_news: true } => {
             info!(target: MASTER, label, %master, "master takes locks again");
         }
-        MasterEvent::TakesNoLocks {
-            error: why,
-            is_news: true,
-        } => {
+        MasterEvent::TakesNoLocks { is_news: true, why } => {
             warn!(target: MASTER, label, %master, reason = %why, "master takes no locks");
         }
         MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),

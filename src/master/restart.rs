@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use super::connect_error::DialError;
+use super::connect_error::ConnectError;
 use crate::core::time::tick::Tick;
 #[cfg(test)]
 use crate::sim::Process;
@@ -65,7 +65,7 @@ impl RunIds {
         run_id: &str,
         asked: Tick,
         now: Tick,
-    ) -> Result<LastHeard, DialError> {
+    ) -> Result<LastHeard, ConnectError> {
         let mut run_ids = self.0.lock();
         let met = run_ids.entry(run_id.to_owned()).or_default().clone();
         hear(&met, now);
@@ -73,9 +73,8 @@ impl RunIds {
         run_ids.retain(|_, heard| Arc::strong_count(heard) > 1 || is_later(heard));
         let mut others = run_ids.iter().filter(|(known, _)| *known != run_id);
         if others.any(|(_, heard)| is_later(heard)) {
-            return Err("another server answered at this address during the dial"
-                .to_owned()
-                .into());
+            let why = "another server answered at this address during the dial";
+            return Err(ConnectError::Origin(why.to_owned(), None));
         }
         Ok(met)
     }
@@ -160,7 +159,8 @@ mod tests {
         let run_ids = RunIds::default();
         run_ids.meet("a", start, start + SECOND).unwrap();
         let refused = run_ids.meet("b", start, start + 2 * SECOND).unwrap_err();
-        assert!(refused.why.starts_with("another server"), "{refused:?}");
+        let refused = refused.to_string();
+        assert!(refused.starts_with("another server"), "{refused}");
         let asked = start + 3 * SECOND;
         assert_eq!(run_ids.known(asked).len(), 2);
         run_ids.meet("b", asked, asked).unwrap();

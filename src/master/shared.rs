@@ -26,7 +26,6 @@ use crate::{
 };
 
 /// The machine behind its mutex, and what is needed to do what it says.
-#[derive(Debug)]
 pub(crate) struct Shared {
     machine: Mutex<Machine>,
     pub(crate) roster: Arc<Roster>,
@@ -43,7 +42,6 @@ pub(crate) struct Shared {
 }
 
 /// The machine while it is locked. Dropping this value [settles](Self::settle) the machine.
-#[derive(Debug)]
 pub(crate) struct Turn<'a> {
     shared: &'a Shared,
     machine: MutexGuard<'a, Machine>,

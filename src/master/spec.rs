@@ -49,29 +49,16 @@ pub struct MasterSpec(
     Result<redis::Endpoint, String>,
 );
 
-impl From<&str> for MasterSpec {
-    fn from(url: &str) -> Self {
-        Self(redis::Endpoint::from_url(url))
-    }
+macro_rules! from_urls {
+    ($($text:ty),+) => {
+        $(impl From<$text> for MasterSpec {
+            fn from(url: $text) -> Self {
+                Self(redis::Endpoint::from_url(url.as_ref()))
+            }
+        })+
+    };
 }
-
-impl From<&&str> for MasterSpec {
-    fn from(url: &&str) -> Self {
-        Self::from(*url)
-    }
-}
-
-impl From<String> for MasterSpec {
-    fn from(url: String) -> Self {
-        Self::from(url.as_str())
-    }
-}
-
-impl From<&String> for MasterSpec {
-    fn from(url: &String) -> Self {
-        Self::from(url.as_str())
-    }
-}
+from_urls!(&str, &&str, String, &String);
 
 /// Reads a URL from a configuration file. A URL that cannot be used is no error here, because the
 /// error of a parser might show the line, with the password in it.
@@ -246,11 +233,8 @@ impl MasterSpec {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, config: impl Into<Arc<tokio_rustls::rustls::ClientConfig>>) -> Self {
-        if let Some(tls) = self
-            .0
-            .as_mut()
-            .ok()
-            .and_then(|endpoint| endpoint.address.tls())
+        if let Ok(endpoint) = &mut self.0
+            && let Some(tls) = endpoint.address.tls()
         {
             tls.get_or_insert_with(|| config.into());
         }
@@ -293,12 +277,30 @@ impl MasterSpec {
         self.0.as_ref().map_or(0, |endpoint| endpoint.settings.db())
     }
 
-    /// Connects and logs in, within `limit`.
-    pub(crate) async fn dial(
-        &self,
-        name: &str,
-        limit: Duration,
-    ) -> Result<MasterStream, ConnectError> {
+    /// Opens a connection to the master as a coordinator does, and logs in. Gives up after `limit`.
+    /// `name` is the name of the connection that `CLIENT LIST` shows. If `name` has a space or a
+    /// character that is not ASCII, the connection has no name.
+    ///
+    /// The stream speaks RESP3, and the database is selected. If the user has the right to track
+    /// keys, tracking is on, with `OPTIN`. A client of your own can use the stream, for example
+    /// `redis::aio::MultiplexedConnection::new`. With `RedisConnectionInfo::default()`, that client
+    /// does not log in a second time. For TLS with settings of your own, see [`tls`](Self::tls).
+    /// The stream does not follow a failover that Sentinels announce later.
+    ///
+    /// This method sends no other commands. It does not ask whether the master restarted, so the
+    /// [quarantine](crate::Quarantine) of the next coordinator still notices a restart. Dropping
+    /// the future closes the connection.
+    ///
+    /// # Errors
+    ///
+    /// The reason why there is no connection. The error names the step that failed, or that was not
+    /// done within `limit`. Another attempt may succeed, unless the settings or the server must be
+    /// changed first.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime with timers.
+    pub async fn connect(&self, name: &str, limit: Duration) -> Result<MasterStream, ConnectError> {
         self.usable_address().map_err(ConnectError::BadMaster)?;
         let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;
         let dialer = redis::Dialer::new(endpoint, name.to_owned(), limit);

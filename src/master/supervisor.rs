@@ -12,7 +12,7 @@ use std::{
 use tokio::time::{Sleep, sleep};
 
 use super::{
-    connect_error::DialError,
+    connect_error::ConnectError,
     redis::{Dialer, RedisConnection, wire::poll_yield},
     shared::Shared,
 };
@@ -65,11 +65,7 @@ async fn run(dialer: Dialer, port: &Port) {
         let (why, refusal) = ended.reason();
         let has_worked = port.with(|session, cx| {
             let has_worked = outage.note(&ended, &why, session, cx);
-            if has_worked {
-                session.interrupt(cx, &why);
-            } else {
-                session.disconnect(cx, &why);
-            }
+            session.disconnect(cx, &why, has_worked);
             session.health.note_outage(outage.failures, refusal);
             has_worked
         });
@@ -128,7 +124,7 @@ async fn unless_done<T>(port: &Port, step: impl Future<Output = T>) -> Option<T>
             });
             // The votes may have decided what is owed.
             let (next, is_done) =
-                port.with(|session, step| (session.next_unconnected(step), session.is_done(step)));
+                port.with(|session, step| (session.next_of_backlog(step), session.is_done(step)));
             if is_done {
                 return Poll::Ready(None);
             }
@@ -221,7 +217,8 @@ impl Due {
         if session.end_quarantine(step, at) {
             return Self::GoOn;
         }
-        match session.judge_deadline(at, step.now.monotonic) {
+        let liveness = &mut session.link.liveness;
+        match liveness.judge_deadline(at, step.now.monotonic) {
             None => Self::Read,
             Some(until) if session.expire(step, until) => Self::GiveUp,
             Some(_) => Self::GoOn,
@@ -233,7 +230,7 @@ impl Due {
 enum Ended {
     /// The connection broke, for this reason.
     Broke(Arc<str>),
-    DialFailed(DialError),
+    DialFailed(ConnectError),
     /// The supervisor gave up the connection, because the master was silent for too long.
     GivenUp,
 }
@@ -242,7 +239,7 @@ impl Ended {
     fn reason(&self) -> (Arc<str>, Option<DialRefusal>) {
         match self {
             Self::Broke(why) => (why.clone(), None),
-            Self::DialFailed(error) => (error.why.clone(), error.refusal),
+            Self::DialFailed(error) => (error.to_string().into(), error.refusal()),
             Self::GivenUp => ("no reply for too long, connection given up".into(), None),
         }
     }

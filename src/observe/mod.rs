@@ -34,7 +34,6 @@ use crate::{
 /// Tells the program what happens to a coordinator's locks and rounds. Log subscribers and
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
-#[derive(Debug)]
 pub(crate) struct LockObserver {
     /// The label of the coordinator.
     label: Option<Arc<str>>,
@@ -57,34 +56,19 @@ pub(crate) struct LockObserver {
 impl LockObserver {
     /// Registers the metrics.
     pub(crate) fn new(label: Option<Arc<str>>) -> Self {
-        let kinds = &Kind::ALL.map(Kind::as_str);
+        let words = &Kind::ALL.map(Kind::as_str);
+        let (kinds, rounds) = (("kind", &words[..]), ("round", VERBS));
         Self {
             label,
             no_quorum: Mutex::default(),
             is_lacking: AtomicBool::new(false),
-            waits: By::new(kinds, |kind| {
-                By::new(WAITS, |outcome| {
-                    histogram(names::WAIT, &[("kind", kind), ("outcome", outcome)])
-                })
-            }),
-            holds: By::new(kinds, |kind| {
-                By::new(ENDS, |end| {
-                    histogram(names::HOLD, &[("kind", kind), ("end", end)])
-                })
-            }),
-            losses: By::new(kinds, |kind| {
-                By::new(REASONS, |reason| {
-                    counter(names::LOSSES, &[("kind", kind), ("reason", reason)])
-                })
-            }),
-            waiters: By::new(kinds, |kind| gauge(names::WAITERS, &[("kind", kind)])),
-            guards: By::new(kinds, |kind| gauge(names::GUARDS, &[("kind", kind)])),
+            waits: By::of_both(histogram, names::WAIT, kinds, ("outcome", WAITS)),
+            holds: By::of_both(histogram, names::HOLD, kinds, ("end", ENDS)),
+            losses: By::of_both(counter, names::LOSSES, kinds, ("reason", REASONS)),
+            waiters: By::new(words, |kind| gauge(names::WAITERS, &[("kind", kind)])),
+            guards: By::new(words, |kind| gauge(names::GUARDS, &[("kind", kind)])),
             round_times: By::new(VERBS, |verb| histogram(names::ROUND, &[("round", verb)])),
-            rounds: By::new(VERBS, |verb| {
-                By::new(ROUNDS, |outcome| {
-                    counter(names::ROUNDS, &[("round", verb), ("outcome", outcome)])
-                })
-            }),
+            rounds: By::of_both(counter, names::ROUNDS, rounds, ("outcome", ROUNDS)),
             renewals: By::new(RENEWALS, |outcome| {
                 counter(names::RENEWALS, &[("outcome", outcome)])
             }),
@@ -96,7 +80,7 @@ impl LockObserver {
         let name = lock.name();
         let _inside = hold.and_then(|hold| hold.span.as_ref()).map(Span::enter);
         match what {
-            What::HoldEnded { end } => self.end_hold(lock, hold, end),
+            What::HoldEnded(end) => self.end_hold(lock, hold, end),
             What::InDoubt { remaining, votes } => {
                 warn!(target: LOCK, lock = %name, remaining = ?rounded(remaining), %votes, "lock in doubt: it could not be renewed");
             }
@@ -121,7 +105,7 @@ impl LockObserver {
                 warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
             }
             // The next renewal tries again.
-            What::NotPutBack { votes } => {
+            What::NotPutBack(votes) => {
                 info!(target: LOCK, lock = %name, %votes, "lock not put back on a master");
             }
             What::Renewed {
@@ -243,14 +227,12 @@ impl LockObserver {
 
     /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
-        let waiters = self.waiters.at(lock.kind().as_str());
-        waiters.map(Counted::new)
+        self.waiters.at(lock.kind().as_str()).map(Counted::new)
     }
 
     /// Counts a guard of `lock`, as long as the returned value exists.
     pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
-        let guards = self.guards.at(lock.kind().as_str());
-        guards.map(Counted::new)
+        self.guards.at(lock.kind().as_str()).map(Counted::new)
     }
 
     /// Logs that the local clock is behind the clocks of the masters by `offset_us` microseconds.

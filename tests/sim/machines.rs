@@ -34,7 +34,7 @@ use crate::{
         ClaimId, Machine, Now,
         claim::{Claim, ask::Asking, step::Step},
         out::Request,
-        session::{Transmit, subscription::Subscription},
+        session::{Subscription, Transmit},
     },
     master::{ScriptAs, encode_command, reply},
 };
@@ -288,8 +288,8 @@ impl Run {
         server.heart.outputs();
         let why: Arc<str> = "cut".into();
         machine.serve(master, now, |session, cx| match has_worked {
-            true => session.interrupt(cx, &why),
-            false => session.disconnect(cx, &why),
+            true => session.disconnect(cx, &why, true),
+            false => session.disconnect(cx, &why, false),
         });
         machine.settle(now);
         self.print(|| text);
@@ -336,7 +336,7 @@ impl Run {
                 };
                 let until = match session.end_quarantine(cx, due) {
                     true => None,
-                    false => session.judge_deadline(due, at),
+                    false => session.link.liveness.judge_deadline(due, at),
                 };
                 until.is_some_and(|until| session.expire(cx, until))
             });
@@ -363,7 +363,7 @@ impl Run {
         });
         link.connection = (!is_refused).then(|| server.heart.connect());
         machine.serve(master, now, |session, cx| match is_refused {
-            true => session.disconnect(cx, &"refused".into()),
+            true => session.disconnect(cx, &"refused".into(), false),
             false => session.connect(cx, Duration::from_micros(100), loss, false),
         });
         machine.settle(now);
@@ -446,7 +446,7 @@ impl Run {
             Outcome::Won => {
                 calls[call].is_won = true;
                 self.acquired += 1;
-                if let Some(token) = machine.claim(id).fencing_token()
+                if let Some(token) = machine.claim(id).holding.candidate
                     && let Some(before) = self.tokens.insert(lock, token)
                     && before >= token
                     && self.locks[lock].0.kind() != Kind::ReadWrite

@@ -78,21 +78,6 @@ pub(crate) enum Action {
     Yield(Holding, Duration),
 }
 
-impl Action {
-    fn verb(&self) -> Verb {
-        match self {
-            Self::Acquire { .. } => Verb::Acquire,
-            Self::Break { .. } => Verb::Break,
-            Self::Extend { .. } => Verb::Extend,
-            Self::Heal { .. } => Verb::Heal,
-            Self::Inspect { .. } => Verb::Inspect,
-            Self::Probe { .. } => Verb::Probe,
-            Self::Release { .. } => Verb::Release,
-            Self::Yield { .. } => Verb::Yield,
-        }
-    }
-}
-
 /// A master's reply. Two replies have different variants if they mean different things to at least
 /// one command.
 #[derive(Debug, PartialEq, Eq)]
@@ -118,7 +103,16 @@ impl Command {
     }
 
     pub(crate) fn verb(&self) -> Verb {
-        self.action.verb()
+        match &self.action {
+            Action::Acquire { .. } => Verb::Acquire,
+            Action::Break { .. } => Verb::Break,
+            Action::Extend { .. } => Verb::Extend,
+            Action::Heal { .. } => Verb::Heal,
+            Action::Inspect { .. } => Verb::Inspect,
+            Action::Probe { .. } => Verb::Probe,
+            Action::Release { .. } => Verb::Release,
+            Action::Yield { .. } => Verb::Yield,
+        }
     }
 
     /// Returns the identity of the attempt. `None` for a command that is not about an attempt.

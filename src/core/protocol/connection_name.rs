@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
-use super::identity::ClientName;
+use super::identity::is_name;
 use crate::core::{hash::hash, time::lease::Ttl};
 
 /// What the name of a connection says about its program. Every connection to a Redis master has
@@ -71,10 +71,7 @@ impl ConnectionName {
         };
         // Refuses a text whose numbers are not written as `Display` writes them, or whose client
         // name cannot be used.
-        let is_client = name
-            .client
-            .clone()
-            .is_none_or(|client| ClientName::parse(client).is_ok());
+        let is_client = name.client.as_deref().is_none_or(is_name);
         (is_client && name.to_string() == text).then_some(name)
     }
 }
@@ -82,14 +79,9 @@ impl ConnectionName {
 /// Shows the text of the name.
 impl fmt::Display for ConnectionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            lists,
-            keys,
-            max_ttl,
-            client,
-        } = self;
-        let (prefix, digits, millis) = (Self::PREFIX, Self::DIGITS, max_ttl.as_millis());
-        let client = client.as_deref().unwrap_or(Self::NO_CLIENT);
+        let (lists, keys, millis) = (self.lists, self.keys, self.max_ttl.as_millis());
+        let (prefix, digits) = (Self::PREFIX, Self::DIGITS);
+        let client = self.client.as_deref().unwrap_or(Self::NO_CLIENT);
         write!(f, "{prefix}{lists}:{keys:0digits$x}:{millis}:{client}")
     }
 }

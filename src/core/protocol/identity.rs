@@ -1,5 +1,5 @@
-//! The identities by which masters tell attempts at a lock apart, and the name under which locks are
-//! shown to people.
+//! The identities by which masters tell attempts at a lock apart, and the name under which locks
+//! are shown to people.
 
 use std::{sync::Arc, time::Duration};
 
@@ -93,11 +93,7 @@ impl QueueOptions {
     /// Returns the waiter timeout in milliseconds, and the [`CLOCK_WINDOW`] in microseconds. 0 in
     /// place of the window means that masters do not check the time in the ticket.
     pub(in crate::core) fn in_words(self) -> [u64; 2] {
-        let window = if self.is_fresh {
-            CLOCK_WINDOW
-        } else {
-            Duration::ZERO
-        };
+        let window = CLOCK_WINDOW * u32::from(self.is_fresh);
         [whole_millis(self.waiter_timeout), window.as_micros() as u64]
     }
 }

@@ -116,14 +116,10 @@ impl Round {
     /// watch the lock.
     pub(crate) fn is_next(&self) -> bool {
         self.votes_cast().any(|vote| match vote {
-            Vote::Grant => true,
             Vote::Refuse(Refusal::Held { position, .. } | Refusal::Queued { position }) => {
                 *position == Some(1)
             }
-            Vote::Refuse(
-                Refusal::Gone | Refusal::OtherKind | Refusal::Skewed { .. } | Refusal::Stale { .. },
-            )
-            | Vote::Fail(_) => false,
+            vote => vote.is_grant(),
         })
     }
 
@@ -184,13 +180,7 @@ impl Vote {
         match self {
             Self::Refuse(Refusal::Held { remaining, .. }) => *remaining,
             Self::Refuse(Refusal::OtherKind) | Self::Fail(_) => None,
-            Self::Grant
-            | Self::Refuse(
-                Refusal::Gone
-                | Refusal::Queued { .. }
-                | Refusal::Skewed { .. }
-                | Refusal::Stale { .. },
-            ) => Some(Duration::ZERO),
+            Self::Grant | Self::Refuse(_) => Some(Duration::ZERO),
         }
     }
 
@@ -380,7 +370,7 @@ mod tests {
             for (cell, expected) in [(2, true), (3, false)] {
                 for letters in cells[cell].split_whitespace() {
                     let mut round = round(Verb::Acquire, &quorum, letters);
-                    round.mark_queued();
+                    round.queues = true;
                     assert_eq!(question(&round), expected, "{line}: {letters}");
                 }
             }
@@ -432,11 +422,11 @@ mod tests {
         let queued = Vote::Refuse(Refusal::Queued { position: Some(1) });
         let fail = vote('f');
         let mut round = round_of(vec![queued.clone(), fail.clone(), by("a", 1), fail.clone()]);
-        round.mark_queued();
+        round.queues = true;
         assert!(!round.is_queued());
         let mut round = round_of(vec![queued, by("a", 1), fail, Vote::Grant]);
         assert!(!round.is_queued(), "it did not ask to be queued");
-        round.mark_queued();
+        round.queues = true;
         assert!(round.is_queued());
     }
 
@@ -448,7 +438,7 @@ mod tests {
             (round.may_keep(), round.may_have_key()),
             (may_have_key, may_have_key)
         );
-        round.mark_queued();
+        round.queues = true;
         assert_eq!(
             (round.may_keep(), round.may_have_key()),
             (may_have_key | MasterSet::only(1), may_have_key)

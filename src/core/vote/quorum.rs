@@ -61,15 +61,9 @@ impl Quorum {
         Self::of_sets(&[masters, old])
     }
 
-    /// Returns whether there are two lists. This is so while the masters are changed.
-    pub(crate) fn is_of_lists(&self) -> bool {
-        self.sets.len() > 1
-    }
-
-    /// Returns the lists, each with its masters.
-    pub(crate) fn lists(&self) -> impl Iterator<Item = (MasterList, MasterSet)> {
-        let sets = self.sets.iter().map(|(set, _)| *set);
-        MasterList::ALL.into_iter().zip(sets)
+    /// Returns the masters of each list. There are two lists while the masters are changed.
+    pub(crate) fn lists(&self) -> impl Iterator<Item = MasterSet> {
+        self.sets.iter().map(|(set, _)| *set)
     }
 
     pub(crate) fn membership(&self, master: usize) -> Membership {
@@ -94,8 +88,7 @@ impl Quorum {
 
     /// Returns the masters that are in at least one set.
     pub(crate) fn masters(&self) -> MasterSet {
-        let sets = self.sets.iter().map(|(set, _)| *set);
-        sets.fold(MasterSet::NONE, MasterSet::bitor)
+        self.lists().fold(MasterSet::NONE, MasterSet::bitor)
     }
 
     /// Returns the size of a majority, for texts only. If there are several sets, this is the size
@@ -152,7 +145,6 @@ impl Quorum {
 }
 
 /// The addresses of the masters of a coordinator, and the quorum of these masters.
-#[derive(Debug)]
 pub(crate) struct Roster {
     pub(crate) masters: Box<[Arc<str>]>,
     pub(crate) quorum: Quorum,

@@ -15,7 +15,6 @@ use crate::core::time::tick::LeaseTick;
 ///
 /// The methods in this file only count votes. Those in `evidence.rs` say what the votes mean for a
 /// lock.
-#[derive(Debug)]
 pub(crate) struct Round {
     verb: Verb,
     start: LeaseTick,
@@ -34,7 +33,7 @@ pub(crate) struct Round {
     outcome: Outcome,
     /// `true` if the masters that refuse the command put the caller into their queues. An agreed
     /// master that is asked first does not do so.
-    pub(super) queues: bool,
+    pub(crate) queues: bool,
 }
 
 impl Round {
@@ -66,12 +65,6 @@ impl Round {
             round.count_vote(master, Vote::Fail(Failure::Closed), start);
         }
         round
-    }
-
-    /// Marks this round as one that joins the queues: every master that refuses the round puts the
-    /// caller into its queue.
-    pub(crate) fn mark_queued(&mut self) {
-        self.queues = true;
     }
 
     /// Counts the vote of `master`. `now` must have been read after the vote came in.
@@ -121,10 +114,14 @@ impl Round {
         }
     }
 
-    /// Ends this round, which is pending, without a majority. Later votes do not change the
-    /// outcome.
-    pub(crate) fn give_up(&mut self) {
-        self.outcome = Outcome::NoMajority;
+    /// Ends this round without a majority, if it is pending. Later votes do not change the outcome.
+    /// Returns whether it was pending.
+    pub(crate) fn give_up(&mut self) -> bool {
+        let is_pending = self.outcome == Outcome::Pending;
+        if is_pending {
+            self.outcome = Outcome::NoMajority;
+        }
+        is_pending
     }
 
     /// Notes how `master` answered the request to put the key back. From now on, the table of votes
@@ -158,11 +155,6 @@ impl Round {
 
     pub(crate) fn outcome(&self) -> Outcome {
         self.outcome
-    }
-
-    /// Returns whether the round has been decided since the time when its outcome was `before`.
-    pub(crate) fn was_decided_after(&self, before: Outcome) -> bool {
-        before == Outcome::Pending && self.outcome != Outcome::Pending
     }
 
     /// Returns whether every master has voted. A failure counts as a vote here.

@@ -16,7 +16,6 @@ use crate::core::{reason::Reason, time::tick::LeaseTick, vote::MasterSet};
 /// The clients that wait for a lock notice a release at about the same time. If all of them asked
 /// all masters, each would get some masters, and none would get a majority. So each client asks the
 /// agreed master first. Only the client that gets the lock on this master asks the other masters.
-#[derive(Debug)]
 pub(crate) struct ContestPolicy {
     pauses: Pauses,
     /// The masters on which the lock is likely to be free.

@@ -10,7 +10,6 @@ use crate::core::{
 /// The waits of one waiter between its attempts.
 ///
 /// News leads to attempts at a limited [`Pace`], whatever the masters report.
-#[derive(Debug)]
 pub(crate) struct Pauses {
     /// The delay before a retry if no master says when the lock may be free.
     pub(super) retry: Backoff,
@@ -66,15 +65,6 @@ pub(crate) struct Wait {
     pub(crate) end: Duration,
 }
 
-impl Wait {
-    fn without_events(time: Duration) -> Self {
-        Self {
-            pause: time,
-            end: time,
-        }
-    }
-}
-
 impl Pauses {
     /// The time that is added to a TTL to be sure that the key is gone. A key lives to the end of
     /// its last millisecond.
@@ -103,7 +93,8 @@ impl Pauses {
         };
         self.met = met;
         let delay = self.retry.delay(self.repeats, random);
-        match reason {
+        let without_events = |time| (time, time);
+        let (pause, end) = match reason {
             Reason::Held { remaining: left } => {
                 let poll = if is_told {
                     self.poll.spread(random)
@@ -117,26 +108,14 @@ impl Pauses {
                 // Several clients may each take some masters and give them back. A client that
                 // asked again at once would contend with the same clients.
                 let pause = if took_some { delay } else { Duration::ZERO };
-                let pause = pause.min(end);
-                Wait { pause, end }
+                (pause.min(end), end)
             }
             // No majority can vote before the quarantine ends. The delay after the quarantine is
             // random, so waiters do not all come back at once.
-            Reason::Quarantined { remaining } => {
-                Wait::without_events(remaining.saturating_add(delay))
-            }
-            Reason::Closed
-            | Reason::Config(_)
-            | Reason::Denied { .. }
-            | Reason::NoQuorum
-            | Reason::OtherKind
-            | Reason::OwnerBusy
-            | Reason::Queued
-            | Reason::NotFenced
-            | Reason::Upgrade
-            | Reason::Split
-            | Reason::TooSlow { .. } => Wait::without_events(delay),
-        }
+            Reason::Quarantined { remaining } => without_events(remaining.saturating_add(delay)),
+            _ => without_events(delay),
+        };
+        Wait { pause, end }
     }
 
     /// Counts an attempt. Returns the time for which news must not lead to another attempt.

@@ -16,7 +16,6 @@ use crate::core::{
 /// waiter of each round that was not won. Each master calls the waiter at the head of its queue, by
 /// a message. So a round without a call before it has only two uses: it keeps the position of the
 /// waiter, and it finds out what masters do not report.
-#[derive(Debug)]
 pub(crate) struct QueuePolicy {
     pauses: Pauses,
     pub(crate) options: QueueOptions,
@@ -213,7 +212,7 @@ mod tests {
             't' => skewed(millis(2_000)),
             other => vote(other),
         });
-        round.mark_queued();
+        round.queues = true;
         round
     }
 

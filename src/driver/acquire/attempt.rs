@@ -80,7 +80,8 @@ pub(super) fn attempt_timeout(request: &LockRequest) -> Duration {
     let context = &request.context;
     let ballots = if request.is_fenced { MORE_BALLOTS } else { 0 };
     let rounds = context.response_timeout() * (3 + ballots);
-    if context.machine.are_dialled() {
+    let undialled = context.machine.lock(|machine| machine.undialled());
+    if undialled.is_empty() {
         rounds
     } else {
         rounds + context.config.connect_timeout

@@ -27,13 +27,14 @@ use crate::{
 /// deadline.
 pub(super) async fn contend(request: &LockRequest, deadline: &Deadline) -> Result<Level, Denied> {
     let config = &request.context.config;
-    let contest = Contest {
+    Contest {
         request,
         deadline,
         waiter: OnceLock::new(),
         policy: ContestPolicy::new(config.retry, config.poll, clock::now()),
-    };
-    contest.win().await
+    }
+    .win()
+    .await
 }
 
 /// A wait for a lock without queues on the masters.

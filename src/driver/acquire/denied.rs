@@ -18,7 +18,6 @@ use crate::{
 };
 
 /// An attempt that did not end in a lock.
-#[derive(Debug)]
 pub(crate) struct Denied {
     pub(super) reason: Reason,
     /// The round that was not won. `None` if nothing was sent.
@@ -112,7 +111,6 @@ impl From<Reason> for Denied {
 
 /// The start and the end of a wait, and the attempts that failed meanwhile. The parts of a wait
 /// share one deadline, so the error of the wait counts the attempts of all parts.
-#[derive(Debug)]
 pub(in crate::driver) struct Deadline {
     start: LeaseTick,
     pub(super) end: Option<LeaseTick>,

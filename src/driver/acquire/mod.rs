@@ -69,7 +69,7 @@ async fn acquire_owned(
     let (context, owned) = (&request.context, owner.lock(&request.lock_id));
     let mut acquired = pin!(async {
         if request.lock_id.kind().has_queue() {
-            acquire_queued(request, owner, &owned, deadline).await
+            acquire_queued(request, &owned, deadline).await
         } else {
             contend(request, deadline).await
         }

@@ -20,11 +20,7 @@ use crate::{
         wait::queued::QueuePolicy,
     },
     driver::{
-        claim::{
-            ClaimHandle, Level,
-            ask::LockRequest,
-            owned_lock::{LockOwner, OwnedLock},
-        },
+        claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
         context::Context,
         round_handle::RoundHandle,
         waiter::Waiter,
@@ -50,33 +46,34 @@ struct QueuePosition<'a> {
 /// outside of them while too few masters answer.
 pub(super) async fn acquire_queued(
     request: &LockRequest,
-    owner: &LockOwner,
     owned: &Arc<OwnedLock>,
     deadline: &Deadline,
 ) -> Result<Level, Denied> {
     let context = &request.context;
     let kind = request.lock_id.kind();
-    let wait = QueuedWait {
+    let mut wait = QueuedWait {
         context,
         request,
-        owner,
         owned,
         deadline,
-        ticket: Ticket::new(context.timestamps.next(), owner.id()),
+        ticket: Ticket::new(context.timestamps.next(), owned.owner.id()),
         policy: QueuePolicy::new(
             context.config.retry,
             context.waiter_timeout(),
             kind.spec().has_readers && request.access == Access::Shared,
         ),
     };
-    wait.win().await
+    loop {
+        if let Some(level) = wait.make_rounds().await? {
+            return Ok(level);
+        }
+    }
 }
 
 /// A wait for a lock with queues. The waiter has one ticket at a time.
 struct QueuedWait<'a> {
     context: &'a Context,
     request: &'a LockRequest,
-    owner: &'a LockOwner,
     owned: &'a Arc<OwnedLock>,
     deadline: &'a Deadline,
     ticket: Ticket,
@@ -84,15 +81,6 @@ struct QueuedWait<'a> {
 }
 
 impl<'a> QueuedWait<'a> {
-    /// Makes rounds until one wins the lock.
-    async fn win(mut self) -> Result<Level, Denied> {
-        loop {
-            if let Some(level) = self.make_rounds().await? {
-                return Ok(level);
-            }
-        }
-    }
-
     /// Makes rounds with one claim until a round wins the lock, or until there is a reason to leave
     /// the queues. Waits in the queues between rounds. Returns `None` if the waiter has left the
     /// queues, and may begin again: its ticket had the wrong time, or it has waited aside.
@@ -157,7 +145,11 @@ impl<'a> QueuedWait<'a> {
         let may_raise = |round: &_| self.policy.right_time(round).is_none();
         let outcome = claim.conclude(!position.is_last, may_raise).await;
         if outcome == Outcome::Won {
-            self.note_win(position);
+            if claim.rounds() == 1 {
+                self.request.history(|history| history.was_queued = false);
+            }
+            self.owned.won(claim);
+            self.context.note_reach(true, clock::now());
         } else if claim.rounds() > rounds {
             position.slot.agreed = None; // in a further ballot, all masters choose
         }
@@ -180,15 +172,6 @@ impl<'a> QueuedWait<'a> {
             self.ask_again(position).await?;
         }
         Ok(())
-    }
-
-    fn note_win(&self, position: &QueuePosition<'_>) {
-        let claim = &position.level.claim;
-        if claim.rounds() == 1 {
-            self.request.history(|history| history.was_queued = false);
-        }
-        self.owned.won(claim);
-        self.context.note_reach(true, clock::now());
     }
 
     /// Posts another round. If the agreed master does not choose the slot, the round joins the
@@ -217,7 +200,7 @@ impl<'a> QueuedWait<'a> {
 
     /// Returns the identity of a new attempt.
     fn identity(&self) -> Identity {
-        self.owner.identity(Some(self.ticket.clone()))
+        self.owned.owner.identity(Some(self.ticket.clone()))
     }
 
     /// Waits outside of the queues until a majority of masters answer in time, or until the
@@ -262,7 +245,7 @@ impl<'a> QueuedWait<'a> {
 
     fn draw_ticket(&mut self) {
         let timestamp = self.context.timestamps.next();
-        self.ticket = Ticket::new(timestamp, self.owner.id());
+        self.ticket = Ticket::new(timestamp, self.owned.owner.id());
     }
 
     /// Waits for the permit of the owner to make a round.

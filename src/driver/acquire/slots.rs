@@ -32,18 +32,14 @@ pub(super) async fn attempt_for_slot(request: &LockRequest) -> Result<Level, Den
 
 /// Returns the agreed master that chooses the slot after the `last` round. Only masters that can
 /// vote are considered. While the list of masters is being changed, takes the agreed master of the
-/// old list or of the new one, at random: other programs may hold permits on the masters of one list
-/// only.
+/// old list or of the new one, at random: other programs may hold permits on the masters of one
+/// list only.
 fn agreed(request: &LockRequest, last: &RoundHandle) -> Option<usize> {
     let masters = &request.context.machine;
-    let quorum = masters.quorum();
-    let mut among = masters.able().and(last.read(Round::not_failed));
-    if quorum.is_of_lists() {
-        let which = (clock::random_u64() & 1) as usize;
-        let list = quorum.lists().nth(which);
-        among = list.map_or(among, |(_, masters)| among.and(masters));
-    }
-    masters.agreed(request.lock_id.key(), among)
+    let among = masters.able().and(last.read(Round::not_failed));
+    let which = (clock::random_u64() & 1) as usize;
+    let list = masters.quorum().lists().nth(which).unwrap_or(among);
+    masters.agreed(request.lock_id.key(), among.and(list))
 }
 
 /// Who chooses the slot in each round of a call. For a lock without slots, no master chooses.
@@ -83,9 +79,9 @@ impl SlotChoice {
     }
 
     /// Notes a `round` that was not won. If masters chose different slots, lets the agreed master
-    /// choose in the next round, but only once before the caller waits, because it may be wrong, and
-    /// the votes may be split again. Returns whether the grants are kept for the next round, which
-    /// then begins at once.
+    /// choose in the next round, but only once before the caller waits, because it may be wrong,
+    /// and the votes may be split again. Returns whether the grants are kept for the next round,
+    /// which then begins at once.
     pub(super) fn note_denied(&mut self, request: &LockRequest, round: &RoundHandle) -> bool {
         let has_slots = request.lock_id.kind().spec().has_slots;
         let is_split = has_slots && round.read(Round::is_split_over_slots);

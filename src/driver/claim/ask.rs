@@ -1,8 +1,6 @@
 //! The rounds that acquire a lock.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Duration};
-
-use futures::future::select;
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
 use super::{ClaimHandle, owned_lock::LockOwner};
 use crate::{
@@ -27,7 +25,7 @@ use crate::{
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LockRequest {
     pub(crate) context: Arc<Context>,
     pub(crate) lock_id: LockId,
@@ -264,8 +262,8 @@ impl ClaimHandle {
             if will_retry {
                 patience = patience.min(LEAST.max(round.elapsed(now) * 2));
             }
-            let end = pin!(self.context.timers.sleep_until(now + patience));
-            select(end, pin!(round.decided())).await;
+            let decided = self.context.timers.until(now + patience, round.decided());
+            decided.await;
             round.give_up();
         }
     }

@@ -37,7 +37,6 @@ pub(crate) mod extension;
 pub(crate) mod owned_lock;
 
 /// A handle of a claim on a lock. Each level has one.
-#[derive(Debug)]
 pub(crate) struct ClaimHandle {
     context: Arc<context::Context>,
     lock_id: LockId,
@@ -67,7 +66,7 @@ impl ClaimHandle {
 
     /// Returns the number of guards.
     pub(crate) fn depth(&self) -> u32 {
-        self.read(Claim::depth)
+        self.read(|claim| claim.holding.depth)
     }
 
     /// Returns the number of rounds in which this claim has asked for the lock.
@@ -78,7 +77,7 @@ impl ClaimHandle {
     /// Returns the newest round: the acquisition, or the last extension.
     pub(crate) fn newest_round(&self) -> RoundHandle {
         let machine = &self.context.machine;
-        let round = machine.lock(|machine| machine.share_newest(self.id));
+        let round = machine.lock(|it| it.rounds.share(it.claim(self.id).newest));
         RoundHandle::new(machine, round)
     }
 
@@ -92,12 +91,12 @@ impl ClaimHandle {
 
     /// Returns the fencing token, if the lock is fenced.
     pub(crate) fn fencing_token(&self) -> Option<u64> {
-        self.read(|claim| claim.fencing_token())
+        self.read(|claim| claim.holding.candidate)
     }
 
     /// Returns the slot that was won, if the lock has slots.
     pub(crate) fn slot(&self) -> Option<Slot> {
-        self.read(|claim| claim.slot())
+        self.read(|claim| claim.holding.slot)
     }
 
     /// Returns the time that was left of the lease when the lock was won or last extended.
@@ -120,10 +119,7 @@ impl ClaimHandle {
     /// Returns the end of the lease, on the clock of [`Tick`]. If a step of the wall clock moves
     /// the end to a time before the start of the first round, returns that start.
     pub(crate) fn valid_until(&self) -> Tick {
-        if self.context.is_forked() {
-            return clock::monotonic();
-        }
-        let times = self.read(|claim| Some((claim.lease.until(), claim.began)));
+        let times = self.unless_forked(|claim, _| (claim.lease.until(), claim.began));
         times.map_or_else(clock::monotonic, |(until, began)| {
             clock::to_monotonic(until, began)
         })
@@ -188,14 +184,13 @@ impl ClaimHandle {
             }
         };
         let waiter = Waiter::for_topic(&context.machine, &context.timers, &Topic::Lost(self.id));
-        loop {
-            if let Some(reason) = waiter.wait(check).await {
-                return reason;
-            }
-            if context.is_forked() {
-                return LostReason::Closed;
-            }
-            self.step(|claim, step| claim.lose(step, LostReason::Closed));
+        if let Some(reason) = waiter.wait(check).await {
+            return reason;
+        }
+        self.unless_forked(|claim, step| claim.lose(step, LostReason::Closed));
+        match self.lock_state() {
+            LockState::Lost(reason) => reason,
+            LockState::Held | LockState::InDoubt => LostReason::Closed, // it was lost just now
         }
     }
 
@@ -288,7 +283,6 @@ impl Drop for ClaimHandle {
 /// One level of a claim, for one guard. Dropping this value removes the level. A future that is
 /// dropped before it completes also drops its `Level`. So every round that leads to no guard is
 /// followed by a release.
-#[derive(Debug)]
 #[must_use = "dropping it releases the lock"]
 pub(crate) struct Level {
     pub(crate) claim: ClaimHandle,

@@ -11,7 +11,6 @@ use std::{
     },
 };
 
-use futures::future::{Either, select};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
@@ -94,9 +93,8 @@ impl fmt::Debug for LockOwner {
 /// All handles of the owner share this state, whatever their settings are, because masters know an
 /// attempt only by its owner and its number. Before a caller reenters the claim, the caller must
 /// check whether the claim has what the caller's handle asks for.
-#[derive(Debug)]
 pub(crate) struct OwnedLock {
-    owner: Arc<LockOwner>,
+    pub(crate) owner: Arc<LockOwner>,
     lock_id: LockId,
     /// The permit to make an attempt. Without it, two attempts of one owner could run at the same
     /// time and take over each other's grants.
@@ -120,12 +118,7 @@ impl OwnedLock {
         let Some(end) = end else {
             return permit.await.ok();
         };
-        // The permit is polled first, so that a task that runs again long after `end` still gets a
-        // free permit.
-        match select(pin!(permit), pin!(timers.sleep_until(end))).await {
-            Either::Left((permit, _)) => permit.ok(),
-            Either::Right(_) => None,
-        }
+        timers.until(end, permit).await?.ok()
     }
 
     /// Returns the claim that the owner can reenter: the one that was won last, if a guard keeps it

@@ -8,7 +8,7 @@ use crate::{
         protocol::command::{Action, Command},
         vote::{
             Failure, Verb, Vote,
-            round::CastVote,
+            round::{CastVote, Round},
             server_error::ServerError,
             votes::{VoteRow, Votes},
         },
@@ -64,7 +64,11 @@ async fn ask(context: &Context, is_enough: fn(&Votes) -> bool) -> Votes {
         if count == cast.len() || is_enough(&votes) || votes.lacks_rights() {
             return votes;
         }
-        round.has_more_than(count).await;
+        let is_more = |round: &Round, _| {
+            let is_more = round.votes_cast().count() > count || round.is_settled();
+            is_more.then_some(())
+        };
+        round.until(is_more).await;
     }
 }
 

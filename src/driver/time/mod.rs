@@ -15,7 +15,6 @@ use crate::{clock, core::time::tick::LeaseTick, home::HomeProcess, panics::caugh
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.
-#[derive(Debug)]
 pub(crate) struct Timers {
     runtime: Handle,
     /// The sender of this channel is dropped when the tasks of the coordinator end. They end before
@@ -49,6 +48,19 @@ impl Timers {
         {
             // Few calls sleep. The box keeps the futures of all calls small.
             Box::pin(self.sleep(time)).await;
+        }
+    }
+
+    /// Waits for an `event`, until `end` at the latest. The event is polled first, so that a task
+    /// that runs again long after `end` still gets an event that has come.
+    pub(crate) async fn until<T>(
+        &self,
+        end: LeaseTick,
+        event: impl Future<Output = T>,
+    ) -> Option<T> {
+        match select(pin!(event), pin!(self.sleep_until(end))).await {
+            Either::Left((event, _)) => Some(event),
+            Either::Right(_) => None,
         }
     }
 

@@ -1,91 +1,57 @@
-//! The table of the shared settings, and the environment, which is read as a file is.
+//! The table of the shared settings, and the environment.
 
 use std::{env, ffi::OsString};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{
-        Error as _, IntoDeserializer, Visitor,
-        value::{Error, MapDeserializer, SeqDeserializer},
-    },
-    forward_to_deserialize_any,
-};
-
-use super::shared_settings::{SharedSettings, wrong};
+use super::shared_settings::{SharedSettings, text, time, wrong};
 use crate::{core::config_error::ConfigError, master::MasterSpec};
 
 /// Reads the variables, in which an empty value counts as none.
 pub(super) fn read(
     value: impl Fn(&str) -> Option<OsString>,
 ) -> Result<SharedSettings, ConfigError> {
-    let get = |name| value(name).filter(|value| !value.is_empty());
-    let is_file = |row: &[&str; 4]| row[2] == FILE;
-    let (files, others): (Vec<_>, Vec<[_; 4]>) = SETTINGS.into_iter().partition(is_file);
-    let mut last = ""; // if a value is wrong, no other is read after it
-    let others = others.into_iter().filter(|row| row[0] != PASSWORD);
-    let values = others.filter_map(|[name, key, ..]| {
-        let value = Value(get(name)?);
-        last = name;
-        Some((key, value))
-    });
-    let mut settings = SharedSettings::deserialize(MapDeserializer::new(values))
-        .map_err(|reason| wrong(format!("the variable {last}"), reason.to_string()))?;
-    // Unlike the paths of serde, these need not be UTF-8.
-    for ([name, ..], file) in files.into_iter().zip(settings.files()) {
-        *file = get(name).map(Into::into);
+    let mut settings = SharedSettings::default();
+    for [name, key, ..] in SETTINGS.into_iter().filter(|row| row[0] != PASSWORD) {
+        if let Some(value) = value(name).filter(|value| !value.is_empty()) {
+            let set = settings.set(key, value);
+            set.map_err(|reason| wrong(format!("the variable {name}"), reason))?;
+        }
     }
     Ok(settings)
 }
 
-/// The value of a variable. Errors show no part of it.
-struct Value(OsString);
-
-impl Value {
-    fn text(self) -> Result<String, Error> {
-        let text = self.0.into_string();
-        text.map_err(|_| Error::custom("is not text in UTF-8"))
-    }
-}
-
-impl IntoDeserializer<'_> for Value {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
-impl<'de> Deserializer<'de> for Value {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_string(self.text()?)
-    }
-
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let truth = self.text()?.parse();
-        visitor.visit_bool(truth.map_err(|_| Error::custom("is neither true nor false"))?)
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        visitor.visit_some(self)
-    }
-
-    /// Only masters are a list.
-    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
-        let urls = self.text()?;
-        let urls = MasterSpec::split(&urls).into_iter();
-        for (number, url) in (1..).zip(urls.clone()) {
-            let wrong = |why| Error::custom(format!("is wrong: master {number}: {why}"));
-            MasterSpec::from(url).address().map_err(wrong)?;
+impl SharedSettings {
+    /// Sets the field `key` to the value of its variable. Errors show no part of the value. Unlike
+    /// the other values, the names of files need not be UTF-8.
+    fn set(&mut self, key: &str, value: OsString) -> Result<(), String> {
+        match key {
+            "masters" => self.masters = masters(&text(value)?)?,
+            "old_masters" => self.old_masters = masters(&text(value)?)?,
+            "user" => self.user = Some(text(value)?),
+            "password_file" => self.password_file = Some(value.into()),
+            "ca_file" => self.ca_file = Some(value.into()),
+            "cert_file" => self.cert_file = Some(value.into()),
+            "key_file" => self.key_file = Some(value.into()),
+            "ttl" => self.ttl = Some(time(&text(value)?)?),
+            "max_ttl" => self.max_ttl = Some(time(&text(value)?)?),
+            "connect_timeout" => self.connect_timeout = Some(time(&text(value)?)?),
+            "response_timeout" => self.response_timeout = Some(time(&text(value)?)?),
+            "key_template" => self.key_template = Some(text(value)?),
+            _ => {
+                let truth = text(value)?.parse();
+                self.strict = Some(truth.map_err(|_| "is neither true nor false")?);
+            }
         }
-        visitor.visit_seq(SeqDeserializer::new(urls))
+        Ok(())
     }
+}
 
-    forward_to_deserialize_any! {
-        i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 char str string bytes byte_buf unit unit_struct
-        newtype_struct tuple tuple_struct map struct enum identifier ignored_any
+fn masters(urls: &str) -> Result<Vec<MasterSpec>, String> {
+    let masters = MasterSpec::list(urls);
+    for (number, master) in (1..).zip(&masters) {
+        let address = master.address();
+        address.map_err(|why| format!("is wrong: master {number}: {why}"))?;
     }
+    Ok(masters)
 }
 
 /// Returns the variables of the environment that are settings, and those that look like settings

@@ -1,7 +1,6 @@
-//! Checks lists of masters, and opens coordinators, which connect to these masters. Also opens a
-//! single connection to one master.
+//! Checks lists of masters, and opens coordinators, which connect to these masters.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 
@@ -20,7 +19,7 @@ use crate::{
     },
     driver::context::{Context, Owners},
     face::coordinator::Coordinator,
-    master::{ConnectError, MasterSpec, MasterStream, Shared},
+    master::{MasterSpec, Shared},
 };
 
 /// Opens the coordinators of one program. The coordinators share all settings except the masters
@@ -69,7 +68,7 @@ impl Opener {
 }
 
 /// The masters of both lists. A master that is in both lists appears once.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Listed {
     pub(super) masters: Vec<MasterSpec>,
     pub(crate) roster: Arc<Roster>,
@@ -158,33 +157,4 @@ fn check_list(masters: &[MasterSpec], before: usize) -> Result<Vec<Arc<str>>, Co
         addresses.push(address);
     }
     Ok(addresses)
-}
-
-impl MasterSpec {
-    /// Opens a connection to the master as a coordinator does, and logs in. Gives up after `limit`.
-    /// `name` is the name of the connection that `CLIENT LIST` shows. If `name` has a space or a
-    /// character that is not ASCII, the connection has no name.
-    ///
-    /// The stream speaks RESP3, and the database is selected. If the user has the right to track
-    /// keys, tracking is on, with `OPTIN`. A client of your own can use the stream, for example
-    /// `redis::aio::MultiplexedConnection::new`. With `RedisConnectionInfo::default()`, that client
-    /// does not log in a second time. For TLS with settings of your own, see [`tls`](Self::tls).
-    /// The stream does not follow a failover that Sentinels announce later.
-    ///
-    /// This method sends no other commands. It does not ask whether the master restarted, so the
-    /// [quarantine](crate::Quarantine) of the next coordinator still notices a restart. Dropping
-    /// the future closes the connection.
-    ///
-    /// # Errors
-    ///
-    /// The reason why there is no connection. The error names the step that failed, or that was not
-    /// done within `limit`. Another attempt may succeed, unless the settings or the server must be
-    /// changed first.
-    ///
-    /// # Panics
-    ///
-    /// Panics outside of a tokio runtime with timers.
-    pub async fn connect(&self, name: &str, limit: Duration) -> Result<MasterStream, ConnectError> {
-        self.dial(name, limit).await
-    }
 }

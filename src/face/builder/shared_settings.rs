@@ -74,16 +74,16 @@ pub struct SharedSettings {
     /// The private key of the certificate in `cert_file`, without a passphrase.
     pub key_file: Option<PathBuf>,
     /// See [`Builder::ttl`].
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_in_file")]
     pub ttl: Option<Duration>,
     /// See [`Builder::max_ttl`].
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_in_file")]
     pub max_ttl: Option<Duration>,
     /// See [`Builder::connect_timeout`].
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_in_file")]
     pub connect_timeout: Option<Duration>,
     /// See [`Builder::response_timeout`].
-    #[serde(deserialize_with = "time")]
+    #[serde(deserialize_with = "time_in_file")]
     pub response_timeout: Option<Duration>,
     /// See [`Builder::key_template`].
     pub key_template: Option<String>,
@@ -260,14 +260,17 @@ pub(super) fn wrong(place: impl Into<String>, reason: impl Into<String>) -> Conf
 
 /// Reads a time such as `500ms`. A number without a unit means seconds, as for `flock` and
 /// `timeout`.
-fn time<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
+pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
     let time = match text.parse() {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
-        Err(_) => humantime::parse_duration(&text).ok(),
+        Err(_) => humantime::parse_duration(text).ok(),
     };
-    let wrong = || D::Error::custom("is not a time, expected one such as 10s, 500ms or 1m");
-    time.map(Some).ok_or_else(wrong)
+    time.ok_or("is not a time, expected one such as 10s, 500ms or 1m")
+}
+
+fn time_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(from)?;
+    time(&text).map(Some).map_err(D::Error::custom)
 }
 
 /// Reads at most 64 KiB of the file, because a file of that length is too long for a password.
@@ -279,9 +282,13 @@ fn password_of_file(file: &Path) -> Result<String, ConfigError> {
 }
 
 fn password_of_variable(value: OsString) -> Result<String, ConfigError> {
-    let text = value.into_string().map_err(|_| "is not text in UTF-8");
-    let password = text.and_then(|text| password(&text));
+    let password = text(value).and_then(|text| password(&text));
     password.map_err(|reason| wrong(format!("the variable {PASSWORD}"), reason))
+}
+
+/// Returns the value of a variable as text.
+pub(super) fn text(value: OsString) -> Result<String, &'static str> {
+    value.into_string().map_err(|_| "is not text in UTF-8")
 }
 
 /// Returns the password in the content of a file or a variable.

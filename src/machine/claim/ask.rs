@@ -14,7 +14,7 @@ use crate::{
         time::lease::{Lease, Ttl},
         vote::{MasterSet, Verb, quorum::Outcome, round::Round},
     },
-    machine::round::Role,
+    machine::{VotesTo, round::Role},
 };
 
 /// How a round asks the masters for a lock.
@@ -24,7 +24,8 @@ pub(crate) struct Asking {
     pub(crate) first: MasterSet,
     /// The options for the queues of the masters. `None` if the round does not join the queues.
     pub(crate) queue: Option<QueueOptions>,
-    /// `true` if the masters that are asked at first are asked to report the next change of the key.
+    /// `true` if the masters that are asked at first are asked to report the next change of the
+    /// key.
     pub(crate) watch: bool,
 }
 
@@ -119,7 +120,8 @@ impl Claim {
     /// position in the queues for `timeout`.
     pub(crate) fn yield_grants(&self, step: &mut Step<'_>, to: MasterSet, timeout: Duration) {
         let action = Action::Yield(self.holding.clone(), timeout);
-        step.post_unheard(to, self.command(action));
+        let unheard = VotesTo::default();
+        (step.rounds).post(to, self.command(action), unheard, step.now);
     }
 
     /// Returns the outcome of the newest round, and notes that the caller has seen it. A majority
@@ -149,8 +151,8 @@ impl Claim {
         Outcome::Won
     }
 
-    /// Asks the masters that are asked at first. If the agreed master is asked before the others, it
-    /// chooses the slot, and does not queue the caller.
+    /// Asks the masters that are asked at first. If the agreed master is asked before the others,
+    /// it chooses the slot, and does not queue the caller.
     fn ask_first(&mut self, step: &mut Step<'_>, how: Asking) {
         if let Some(queue) = how.queue {
             // Masters may have the ticket.
@@ -188,9 +190,7 @@ impl Phase {
 fn acquisition(kind: Kind, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
     let (quorum, limit) = (&step.roster.quorum, Some(lease.until()));
     let mut round = Round::open(Verb::Acquire, quorum, step.now.lease, limit);
-    if how.queue.is_some() {
-        round.mark_queued();
-    }
+    round.queues = how.queue.is_some();
     let role = if kind.spec().has_slots {
         Role::Slots(step.id)
     } else {

@@ -1,5 +1,5 @@
-//! Extends a lock that is held, and puts its key back on masters that lack the key, or the slot that
-//! was won.
+//! Extends a lock that is held, and puts its key back on masters that lack the key, or the slot
+//! that was won.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -25,8 +25,8 @@ use crate::{
 
 impl Claim {
     /// Hands the lock out to a guard, after the lock was won or reentered. If the lock is already
-    /// being renewed, the renewal ends at the later of the old and the new limit. Takes `hold` if this
-    /// is the first guard.
+    /// being renewed, the renewal ends at the later of the old and the new limit. Takes `hold` if
+    /// this is the first guard.
     ///
     /// A renewal that finds no majority is not tried again within `least_retry`.
     pub(crate) fn hold(
@@ -76,8 +76,8 @@ impl Claim {
         }
     }
 
-    /// Asks all masters to extend the lock and to set the depth. Returns the round, with a reference
-    /// for the caller. `None` if the lock is not held.
+    /// Asks all masters to extend the lock and to set the depth. Returns the round, with a
+    /// reference for the caller. `None` if the lock is not held.
     pub(crate) fn extend(&mut self, step: &mut Step<'_>, ttl: Ttl) -> Option<RoundId> {
         self.post_extension(step, ttl, false)?;
         Some(step.rounds.share(self.newest))
@@ -161,8 +161,8 @@ impl Claim {
         Some(self.newest)
     }
 
-    /// Carries out what follows from the vote of `master` on the extension `round`. The vote has just
-    /// been counted, and `before` is the outcome before it.
+    /// Carries out what follows from the vote of `master` on the extension `round`. The vote has
+    /// just been counted, and `before` is the outcome before it.
     pub(in crate::machine) fn note_vote(
         &mut self,
         step: &mut Step<'_>,
@@ -261,8 +261,8 @@ impl Claim {
         self.heal(step, round, lack, heal);
     }
 
-    /// Puts the key back on the masters in `lack`. They lost the key, or lack the slot that was won.
-    /// Does nothing if there is no such master, or if the lock is not held.
+    /// Puts the key back on the masters in `lack`. They lost the key, or lack the slot that was
+    /// won. Does nothing if there is no such master, or if the lock is not held.
     pub(super) fn heal(
         &mut self,
         step: &mut Step<'_>,
@@ -293,7 +293,7 @@ impl Claim {
             self.heal(step, round, MasterSet::only(master), Heal { tries, ..heal });
         } else if matches!(self.phase, Phase::Held(_)) {
             let votes = step.votes(round);
-            self.tell(step, self.shown_hold(), What::NotPutBack { votes });
+            self.tell(step, self.shown_hold(), What::NotPutBack(votes));
         }
     }
 }

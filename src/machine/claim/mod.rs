@@ -22,7 +22,7 @@ use crate::core::{
         tick::{LeaseTick, Tick},
     },
     view::{LockState, LostReason},
-    vote::{MasterSet, Slot, quorum::Outcome, round::Round},
+    vote::{MasterSet, quorum::Outcome, round::Round},
 };
 
 pub(crate) mod ask;
@@ -32,7 +32,6 @@ pub(crate) mod step;
 mod tests;
 
 /// A claim on a lock, from its first round to its release.
-#[derive(Debug)]
 pub(crate) struct Claim {
     pub(in crate::machine) lock_id: LockId,
     ttl: Ttl,
@@ -42,7 +41,7 @@ pub(crate) struct Claim {
     /// newest attempt and all earlier ones. The depth is the number of guards, including guards
     /// whose rounds are not over. The slot is the slot that was won. Before that, it is the slot
     /// that the agreed master has granted.
-    holding: Holding,
+    pub(crate) holding: Holding,
     /// The number of guards that exclude other holders.
     exclusive: u32,
     /// The instant on the monotonic clock at which everything that the claim may have written has
@@ -69,7 +68,6 @@ pub(crate) struct Claim {
 ///
 /// A lock that is in doubt is in the phase `Held`. If the newest round has failed, this round shows
 /// the doubt.
-#[derive(Debug)]
 enum Phase {
     /// A round asks for the lock. Even if the round was won, the caller has not seen the outcome
     /// yet.
@@ -90,7 +88,7 @@ enum Phase {
 }
 
 /// The part of a claim that exists only while the lock is held.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Held {
     /// `true` if an extension before the newest round failed, and none has succeeded since.
     in_doubt: bool,
@@ -172,7 +170,7 @@ impl Claim {
     ) -> (RoundId, bool) {
         let last = self.holding.clone();
         self.remove_level(access);
-        if self.depth() > 0 {
+        if self.holding.depth > 0 {
             let (holding, was_won) = (self.holding.clone(), true);
             let release = self.command(Action::Release { holding, was_won });
             return (step.ask(MasterSet::ALL, release, Role::Question), false);
@@ -199,7 +197,7 @@ impl Claim {
                 Some(_) => KEPT,
                 None => RELEASED,
             };
-            self.tell(step, held.hold, What::HoldEnded { end });
+            self.tell(step, held.hold, What::HoldEnded(end));
         }
         let mut command = self.command(action);
         command.watch = watch;
@@ -215,18 +213,6 @@ impl Claim {
         (step.ask(to, command, role), was_won)
     }
 
-    pub(crate) fn fencing_token(&self) -> Option<u64> {
-        self.holding.candidate
-    }
-
-    pub(crate) fn depth(&self) -> u32 {
-        self.holding.depth
-    }
-
-    pub(crate) fn slot(&self) -> Option<Slot> {
-        self.holding.slot
-    }
-
     pub(crate) fn stalled(&self) -> Option<Duration> {
         match self.phase {
             Phase::Lost { stalled, .. } => stalled,
@@ -236,10 +222,7 @@ impl Claim {
 
     /// Sets the timer to the time of the next renewal.
     pub(in crate::machine) fn set_timer(&mut self, step: &mut Step<'_>) {
-        let next = match &self.phase {
-            Phase::Held(held) => held.next_look,
-            Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
-        };
+        let next = self.held().and_then(|held| held.next_look);
         if next != self.timer {
             if step.renewals.set(step.id, self.timer, next) {
                 step.out.push(Effect::WakeRenewer);
@@ -250,13 +233,17 @@ impl Claim {
 
     /// Returns whether the lock is held, and no guard has had it yet.
     pub(crate) fn is_new(&self) -> bool {
-        matches!(&self.phase, Phase::Held(held) if !held.has_guard)
+        self.held().is_some_and(|held| !held.has_guard)
     }
 
     /// Returns the hold, if the lock is held and someone wants to see the hold.
     pub(in crate::machine) fn shown_hold(&self) -> Option<Arc<Hold>> {
+        self.held()?.hold.clone()
+    }
+
+    fn held(&self) -> Option<&Held> {
         match &self.phase {
-            Phase::Held(held) => held.hold.clone(),
+            Phase::Held(held) => Some(held),
             Phase::Asking { .. } | Phase::Lost { .. } | Phase::Released => None,
         }
     }
@@ -283,7 +270,7 @@ impl Claim {
                 votes,
             };
             self.tell(step, held.hold.clone(), what);
-            self.tell(step, held.hold, What::HoldEnded { end: LOST });
+            self.tell(step, held.hold, What::HoldEnded(LOST));
         }
     }
 
@@ -335,11 +322,8 @@ impl Claim {
 
     /// Returns for how long the lock must stay on the masters without a holder.
     fn time_to_stay(&self, step: &Step<'_>) -> Option<Duration> {
-        let Phase::Held(held) = &self.phase else {
-            return None;
-        };
         let now = step.now.monotonic;
-        let until = held.stays_until.filter(|until| now <= *until);
+        let until = self.held()?.stays_until.filter(|until| now <= *until);
         until.map(|until| until.since(now))
     }
 

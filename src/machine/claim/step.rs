@@ -29,7 +29,6 @@ use crate::{
 };
 
 /// What a claim sees in a step, and what it may change.
-#[derive(Debug)]
 pub(crate) struct Step<'a> {
     pub(in crate::machine) id: ClaimId,
     pub(in crate::machine) config: &'a Config,
@@ -56,11 +55,6 @@ impl Step<'_> {
             ..self.rounds.votes_to(round)
         };
         self.rounds.post(to, command, votes_to, self.now);
-    }
-
-    /// Posts a command whose votes do not matter.
-    pub(super) fn post_unheard(&mut self, to: MasterSet, command: Command) {
-        (self.rounds).post(to, command, VotesTo::default(), self.now);
     }
 
     /// Opens a round without a time limit for `command`, and posts the command to the masters in

@@ -16,7 +16,7 @@ use crate::core::{
     },
     time::lease::{Drift, Renewal},
     vote::{
-        Failure, Refusal, SlotVote, Vote,
+        Failure, Refusal, Slot, SlotVote, Vote,
         quorum::{Quorum, Roster},
     },
 };
@@ -108,7 +108,7 @@ fn is_right(path: &[&str]) -> bool {
     for input in path {
         let is_alone = case.rounds.len() < 2;
         if input.starts_with('^') && is_alone
-            || *input == "leave" && case.machine.claim(case.id).depth() == 0
+            || *input == "leave" && case.machine.claim(case.id).holding.depth == 0
         {
             return false; // there is no such round, or no such guard
         }
@@ -256,7 +256,7 @@ impl Case {
                 }
                 self.say(format_args!("{outcome:?}"));
             }
-            "slot" => match self.machine.claim(self.id).slot() {
+            "slot" => match self.machine.claim(self.id).holding.slot {
                 None => self.say("no slot"),
                 Some(slot) => self.say(format_args!("slot {}", slot.number())),
             },
@@ -304,9 +304,9 @@ impl Case {
                 continue;
             };
             match what {
-                What::HoldEnded { end: KEPT } => self.say("left"),
-                What::HoldEnded { end: LOST } => {} // told with the loss
-                What::HoldEnded { .. } => self.say("ended"),
+                What::HoldEnded(KEPT) => self.say("left"),
+                What::HoldEnded(LOST) => {} // told with the loss
+                What::HoldEnded(_) => self.say("ended"),
                 What::InDoubt { .. } => self.say("doubt"),
                 What::Lost {
                     reason, stalled, ..
@@ -321,7 +321,7 @@ impl Case {
                     let end = if was_in_doubt { ", no doubt" } else { "" };
                     self.say(format_args!("renewed {}{end}", validity.as_millis()));
                 }
-                What::NotKept | What::NotPutBack { .. } => {}
+                What::NotKept | What::NotPutBack(_) => {}
             }
         }
         for (to, request) in posts {
@@ -425,7 +425,7 @@ fn levels_share_the_lock_if_all_of_them_do() {
         if let Some(access) = removed {
             claim.remove_level(access);
         }
-        assert_eq!((claim.depth(), claim.holding.access), expected);
+        assert_eq!((claim.holding.depth, claim.holding.access), expected);
     }
 }
 

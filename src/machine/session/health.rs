@@ -5,6 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use super::{Cx, Session};
 use crate::{
     core::{
+        restart::{DataLoss, Sign},
         time::{OutageLog, tick::Tick},
         view::{DialRefusal, MasterHealth, MasterState},
     },
@@ -107,9 +108,9 @@ impl Session {
     /// Notes that the master answered a command with `error`.
     pub(super) fn takes_no_locks(&mut self, cx: &mut Cx<'_>, error: &Arc<str>) {
         self.health.known.error = Some(error.clone());
-        let error = error.clone();
+        let why = error.clone();
         let is_news = self.health.errors.fails(cx.now.monotonic);
-        cx.tell(MasterEvent::TakesNoLocks { error, is_news });
+        cx.tell(MasterEvent::TakesNoLocks { is_news, why });
     }
 
     /// Notes that the cause of the last error has gone.
@@ -120,9 +121,50 @@ impl Session {
     }
 }
 
+/// The quarantine of a master that may have forgotten locks: its beginning and its end. It goes on
+/// while the master is down.
+impl Session {
+    /// Notes that there is a connection. `loss` is the loss of data that its dial found.
+    pub(super) fn quarantine(&mut self, cx: &mut Cx<'_>, loss: Option<DataLoss>) {
+        self.health
+            .quarantined_until
+            .take_if(|until| *until <= cx.now.monotonic);
+        if let Some(loss) = loss {
+            self.begin_quarantine(cx, loss);
+        }
+    }
+
+    /// Ends the quarantine, if it is over at `at`, and reports this. Returns whether it ended now.
+    pub(crate) fn end_quarantine(&mut self, cx: &mut Cx<'_>, at: Tick) -> bool {
+        let end = self.health.quarantined_until.take_if(|until| *until <= at);
+        if end.is_some() {
+            cx.tell(MasterEvent::VotesAgain);
+        }
+        end.is_some()
+    }
+
+    /// Begins a quarantine that lasts until the locks that the master may have forgotten have
+    /// expired. The first dial after a loss of data finds a sign of it, such as a new run id. Later
+    /// dials find only the record of the loss, which is no news.
+    fn begin_quarantine(&mut self, cx: &mut Cx<'_>, loss: DataLoss) {
+        let left = self.config.quarantine_length().saturating_sub(loss.age);
+        if left.is_zero() {
+            return;
+        }
+        let is_known = loss.sign == Sign::Earlier && self.health.quarantined_until.is_some();
+        if !is_known {
+            let why = loss.sign.text();
+            self.health.known.quarantine_reason = Some(why);
+            cx.tell(MasterEvent::Quarantined { left, why });
+        }
+        self.health.quarantined_until = Some(cx.now.monotonic + left);
+    }
+}
+
 impl Machine {
     /// Notes that a dial to `master` has reached the server with `run_id`. If another master is the
-    /// same server, fails with the number of that master, because no server may vote as two masters.
+    /// same server, fails with the number of that master, because no server may vote as two
+    /// masters.
     ///
     /// The server of `master` is then not known. So if the servers of two masters have swapped
     /// addresses, only the first dial is refused: the second master may then take its server.

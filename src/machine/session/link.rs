@@ -16,7 +16,6 @@ use crate::{
 ///
 /// A window limits the number of unanswered commands. The window grows with each reply, so a silent
 /// master gets no more commands than the first window allows.
-#[derive(Debug)]
 pub(crate) struct Link {
     /// The time when the connection came into use, just after its dial.
     pub(crate) began: Tick,
@@ -28,8 +27,6 @@ pub(crate) struct Link {
     pub(crate) has_answered: bool,
     /// Set once the master has reported that all of its keys were deleted or replaced.
     pub(crate) is_flushed: bool,
-    /// Set if the last poll of the connection has left bytes unread.
-    pub(crate) has_unread: bool,
     /// Set once the log has said that a subscription was refused.
     pub(crate) is_denial_logged: bool,
 }
@@ -52,7 +49,6 @@ impl Link {
             window,
             has_answered: false,
             is_flushed: false,
-            has_unread: false,
             is_denial_logged: false,
         }
     }
@@ -82,6 +78,9 @@ impl Link {
         self.window = (self.window + 1).min(Self::MOST_IN_WINDOW);
         self.has_answered = true;
         self.liveness.restart(now);
+        if let Item::Request(_) = &sent.item {
+            self.measure(&sent, now);
+        }
         Ok(sent)
     }
 
@@ -91,7 +90,7 @@ impl Link {
     /// nothing about the master. Neither does the reply to a command that was sent twice, or that
     /// has no deadline.
     #[inline]
-    pub(crate) fn measure(&mut self, sent: &Sent, now: Tick) {
+    fn measure(&mut self, sent: &Sent, now: Tick) {
         if sent.at < self.liveness.measured_at || sent.is_resent || sent.is_owed {
             return;
         }
@@ -120,9 +119,7 @@ impl Link {
     /// Notes that deadlines up to `now` are over. Returns whether to give the connection up.
     pub(crate) fn is_over(&mut self, now: Tick) -> bool {
         let is_over = |link: &Self| link.silence_ends().is_some_and(|end| end <= now);
-        if is_over(self) {
-            self.liveness.is_silent = true;
-        }
+        self.liveness.is_silent |= is_over(self);
         is_over(self) // only the silence may be over
     }
 
@@ -143,7 +140,7 @@ impl Link {
 /// The unanswered commands of one connection, oldest first. Replies come in the same order. A
 /// command whose deadline is over gets a failed vote and stays here, because its reply may still
 /// come.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Unanswered {
     commands: VecDeque<Sent>,
     /// The number of commands at the front that are known to have their vote.
@@ -153,7 +150,6 @@ pub(crate) struct Unanswered {
     resent: usize,
 }
 
-#[derive(Debug)]
 pub(crate) struct Sent {
     pub(crate) item: Item,
     pub(crate) at: Tick,
@@ -166,7 +162,6 @@ pub(crate) struct Sent {
     pub(crate) is_resent: bool,
 }
 
-#[derive(Debug)]
 pub(crate) enum Item {
     /// The request to report the next change of each key that the next command reads.
     Caching,
@@ -314,6 +309,8 @@ pub(crate) struct Liveness {
     is_forgiven: bool,
     /// Set once the master has been silent for too long. Cleared by the next byte.
     is_silent: bool,
+    /// Set if the last poll of the connection has left bytes unread.
+    pub(crate) has_unread: bool,
     judgement: Option<Judgement>,
 }
 
@@ -345,6 +342,7 @@ impl Liveness {
             silence: Duration::ZERO,
             is_forgiven: false,
             is_silent: false,
+            has_unread: false,
             judgement: None,
         }
     }
@@ -405,7 +403,7 @@ impl Liveness {
     }
 
     /// Returns the time up to which deadlines may be judged, if a deadline at `due` is over at
-    /// `now`. `has_unread` is set if bytes that have arrived are not read.
+    /// `now`.
     ///
     /// Returns `None` when a deadline is first found to be over, because replies may have arrived
     /// that were not read. The caller must then wait for a new timer, and read, before it calls
@@ -413,15 +411,10 @@ impl Liveness {
     /// was noticed late, this process was stalled, and masters on the same machine may have been
     /// stalled, too. Then the masters get the delay as extra time, at most one response timeout.
     /// Masters that send faster than this process reads get up to one response timeout more.
-    pub(crate) fn judge_deadline(
-        &mut self,
-        due: Tick,
-        now: Tick,
-        has_unread: bool,
-    ) -> Option<Tick> {
+    pub(crate) fn judge_deadline(&mut self, due: Tick, now: Tick) -> Option<Tick> {
         let timeout = self.timeout();
         if let Some(judgement) = self.judgement.take_if(|old| due <= old.from) {
-            if now >= judgement.from && (!has_unread || now >= judgement.from + timeout) {
+            if now >= judgement.from && (!self.has_unread || now >= judgement.from + timeout) {
                 return Some(judgement.until);
             }
             self.judgement = Some(judgement);

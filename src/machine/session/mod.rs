@@ -6,16 +6,16 @@ use self::{
     health::Health,
     link::{Item, Link},
     owed::Owed,
-    subscription::Subscription,
 };
 use super::{
     Now, VotesTo,
     out::{Effect, MasterEvent, Request},
     round::Rounds,
-    waiters::Waiters,
+    waiters::{Topic, Waiters},
 };
 use crate::core::{
     config::Config,
+    protocol::identity::Ticket,
     restart::DataLoss,
     time::{rounded, tick::Tick},
     view::{MasterHealth, MasterState},
@@ -25,9 +25,7 @@ use crate::core::{
 pub(crate) mod health;
 pub(crate) mod link;
 pub(crate) mod owed;
-mod quarantine;
 mod replies;
-pub(crate) mod subscription;
 #[cfg(test)]
 mod tests;
 
@@ -62,7 +60,6 @@ pub(crate) trait Transmit {
 /// [`Owed`] releases wait until they are sent, but get a failed vote if they wait for longer than
 /// one response timeout and one connect timeout. If the master stops answering, the connection is
 /// given up, and these releases wait for the next connection.
-#[derive(Debug)]
 pub(crate) struct Session {
     config: Arc<Config>,
     pub(crate) health: Health,
@@ -96,9 +93,15 @@ pub(crate) struct Session {
     pub(in crate::machine) ended: Vec<Arc<Request>>,
 }
 
+/// The beginning or the end of a subscription.
+#[derive(Clone, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) channel: Arc<str>,
+    pub(crate) begins: bool,
+}
+
 /// What a session sees in a step, and what it leaves. The rounds say which releases the master is
 /// owed.
-#[derive(Debug)]
 pub(crate) struct Cx<'a> {
     /// The number of the master.
     pub(in crate::machine) master: usize,
@@ -170,6 +173,35 @@ impl Session {
         None
     }
 
+    /// Sends a change of the subscription, if one is needed. The channel is subscribed while the
+    /// waiter with the ticket `called` waits for its turn.
+    pub(in crate::machine) fn resubscribe(&mut self, called: Option<&Ticket>) {
+        if self.health.is_connected()
+            && let Some(change) = self.take_change(called)
+        {
+            // A change replaces one that was not sent yet, because there is only one channel.
+            self.change = Some(change);
+            self.wake();
+        }
+    }
+
+    /// Returns the change of the subscription that must be sent now, and counts it as sent.
+    pub(super) fn take_change(&mut self, called: Option<&Ticket>) -> Option<Subscription> {
+        let change = match (called, &self.channel) {
+            (Some(ticket), None) => Subscription {
+                channel: ticket.channel().into(),
+                begins: true,
+            },
+            (None, Some(channel)) => Subscription {
+                channel: channel.clone(),
+                begins: false,
+            },
+            (Some(_), Some(_)) | (None, None) => return None,
+        };
+        self.channel = Some(change.channel.clone()).filter(|_| change.begins);
+        Some(change)
+    }
+
     /// Wakes the task that serves this session. It is a tokio task, so its waker is no code of the
     /// program.
     pub(in crate::machine) fn wake(&self) {
@@ -224,30 +256,24 @@ impl Session {
         self.change = self.take_change(cx.waiters.called());
     }
 
-    /// Notes that the connection is gone, and that a dial follows at once. Casts the open votes on
-    /// what was sent, and on late releases. Other requests that were not sent wait for the dial.
-    pub(crate) fn interrupt(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
-        self.end_link(cx, MasterState::Down(why.clone()));
-        let unknown = Failure::Disconnected(why.clone());
-        self.give_up_old(&unknown, &Failure::Unreachable(why.clone()));
-        self.tell_all_keys(cx);
-    }
-
-    /// Notes that there is no connection. Casts all open votes, and keeps the releases that the
-    /// master is owed.
-    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, why: &Arc<str>) {
+    /// Notes that there is no connection. Casts the open votes on what was sent, and on late
+    /// releases. If `is_redialled`, a dial follows at once, and other requests wait for it.
+    /// Otherwise, casts their votes, too. Keeps the releases that the master is owed.
+    pub(crate) fn disconnect(&mut self, cx: &mut Cx<'_>, why: &Arc<str>, is_redialled: bool) {
         let unknown = Failure::Disconnected(why.clone());
         let unsent = Failure::Unreachable(why.clone());
-        self.end_link(cx, MasterState::Down(why.clone()));
-        self.give_up(cx, &unknown, &unsent);
+        self.end_link(cx, MasterState::Down(why.clone()), &unknown, &unsent);
+        if !is_redialled {
+            self.give_up(unsent);
+        }
     }
 
     /// Notes that nothing serves this session any more. Casts all open votes.
     pub(crate) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.end_link(cx, MasterState::Closed);
-        self.give_up(cx, &Failure::Closed, &Failure::Closed);
+        self.end_link(cx, MasterState::Closed, &Failure::Closed, &Failure::Closed);
+        self.give_up(Failure::Closed);
         self.ended.append(&mut self.given_up);
-        self.ended.extend(self.owed.take_all());
+        self.ended.extend(mem::take(&mut self.owed.releases));
     }
 
     /// Called while there is no connection. Drops the releases that the master is no longer owed.
@@ -265,14 +291,6 @@ impl Session {
             }
         }
         self.owed.expire(cx, &mut self.ended);
-    }
-
-    /// Returns when to call [`expire_unconnected`](Self::expire_unconnected) next.
-    pub(crate) fn next_unconnected(&self, cx: &Cx<'_>) -> Option<Tick> {
-        let oldest = self.waiting.front().filter(|_| self.health.is_dialled());
-        let next = oldest.map(|request| self.send_by(request));
-        let owed = self.owed.next_wake(cx);
-        next.into_iter().chain(owed).min()
     }
 
     /// Sends as much as the window allows: the change of the subscription, owed releases, late
@@ -325,13 +343,6 @@ impl Session {
         }
         let next = next.map(|at| self.link.liveness.judged_at(at));
         next.into_iter().chain(self.health.quarantined_until).min()
-    }
-
-    /// Judges a deadline at `due` that is over at `now`. Returns the time up to which deadlines may
-    /// be judged: see [`Liveness`](link::Liveness::judge_deadline).
-    pub(crate) fn judge_deadline(&mut self, due: Tick, now: Tick) -> Option<Tick> {
-        let has_unread = self.link.has_unread;
-        self.link.liveness.judge_deadline(due, now, has_unread)
     }
 
     /// Casts a failed vote on each request whose deadline is over at `now`. Returns whether the
@@ -429,8 +440,10 @@ impl Session {
         is_overdue.then(|| self.waiting.pop_front())?
     }
 
-    fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
-        let waiting = self.waiting.front();
+    /// Returns when to look at the backlog next: to send, or to call
+    /// [`expire_unconnected`](Self::expire_unconnected) or [`expire`](Self::expire).
+    pub(crate) fn next_of_backlog(&self, cx: &Cx<'_>) -> Option<Tick> {
+        let waiting = self.waiting.front().filter(|_| self.health.is_dialled());
         let waiting = waiting.map(|request| self.send_by(request));
         let late = self.late.front();
         let late = late.map(|release| self.confirmed_by(release));
@@ -464,29 +477,28 @@ impl Session {
         }
     }
 
-    /// Casts all open votes, and makes later requests fail at once with `unsent`. Requests that
-    /// were sent fail with `unknown`. Keeps the releases that the master is owed.
-    fn give_up(&mut self, cx: &mut Cx<'_>, unknown: &Failure, unsent: &Failure) {
-        self.down = Some(unsent.clone());
-        self.give_up_old(unknown, unsent);
+    /// Makes later requests, and those that wait, fail at once with `unsent`.
+    fn give_up(&mut self, unsent: Failure) {
         for request in mem::take(&mut self.waiting) {
             self.fail(&request, unsent.clone());
             self.given_up.push(request);
         }
-        self.tell_all_keys(cx);
+        self.down = Some(unsent);
     }
 
-    /// Notes that there is no connection. The next one subscribes anew.
-    fn end_link(&mut self, cx: &mut Cx<'_>, state: MasterState) {
+    /// Notes that there is no connection. The next one subscribes anew. Casts the open votes on the
+    /// requests that were sent, with `unknown`, and on the late releases, with `unsent`.
+    fn end_link(
+        &mut self,
+        cx: &mut Cx<'_>,
+        state: MasterState,
+        unknown: &Failure,
+        unsent: &Failure,
+    ) {
         self.owed.disconnect();
         self.reports_changes = false;
         self.change = None;
         self.change_state(cx, state);
-    }
-
-    /// Casts the open votes on the requests that were sent, with `unknown`, and on the late
-    /// releases, with `unsent`.
-    fn give_up_old(&mut self, unknown: &Failure, unsent: &Failure) {
         for (request, is_open) in self.link.sent.drain() {
             if is_open {
                 self.fail(&request, unknown.clone());
@@ -497,6 +509,7 @@ impl Session {
             self.fail(&release, unsent.clone());
             self.given_up.push(release);
         }
+        self.tell_all_keys(cx);
     }
 
     fn fail(&mut self, request: &Request, failure: Failure) {
@@ -515,6 +528,11 @@ impl Cx<'_> {
     /// Leaves news of the master.
     pub(crate) fn tell(&mut self, event: MasterEvent) {
         self.out.push(Effect::News(self.master, event));
+    }
+
+    /// Passes on news from the master about `topic`.
+    pub(crate) fn hear(&mut self, topic: &Topic) {
+        (self.waiters).hear(self.master, topic, self.now.lease, self.out);
     }
 
     /// Returns the time until which the master is owed `request`, if it is: see

@@ -14,9 +14,9 @@ use crate::{
 /// Releases are sent as fast as the master answers them. After an error reply, they are sent one at
 /// a time, each after a pause, until one succeeds. A release is no longer owed once the key that it
 /// would delete has expired.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Owed {
-    releases: VecDeque<Arc<Request>>,
+    pub(super) releases: VecDeque<Arc<Request>>,
     /// The number of owed releases that were sent over this connection and are not answered.
     in_flight: usize,
     /// The limit of `in_flight`, or `None` before the first error reply. An error reply sets it to
@@ -51,11 +51,6 @@ impl Owed {
             ended.extend(self.releases.pop_front());
             !mem::replace(&mut self.is_logged, true)
         }
-    }
-
-    /// Takes out all releases.
-    pub(crate) fn take_all(&mut self) -> VecDeque<Arc<Request>> {
-        mem::take(&mut self.releases)
     }
 
     /// Returns when to call [`expire`](Self::expire), or `None` if there is no release.

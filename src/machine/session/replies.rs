@@ -2,35 +2,19 @@
 
 use std::{mem, sync::Arc};
 
-use super::{
-    Cx, Session,
-    link::{Item, Sent},
-};
+use super::{Cx, Session, link::Item};
 use crate::{
     core::{
-        protocol::{command::Reply, identity::Ticket},
+        protocol::command::Reply,
         restart::Quarantine,
         time::tick::Tick,
         view::MasterState,
         vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
     },
-    machine::{
-        out::{MasterEvent, Request},
-        waiters::Topic,
-    },
+    machine::out::{MasterEvent, Request},
 };
 
 impl Session {
-    /// Takes out the oldest command, whose reply came at `now`.
-    #[inline]
-    pub(in crate::machine) fn take_oldest(&mut self, now: Tick) -> Result<Sent, Arc<str>> {
-        let sent = self.link.pop(now)?;
-        if let Item::Request(_) = &sent.item {
-            self.link.measure(&sent, now);
-        }
-        Ok(sent)
-    }
-
     /// Returns whether `vote` may say something new about the master.
     pub(in crate::machine) fn is_news(&self, vote: &SlotVote) -> bool {
         vote.vote().is_failure() || self.health.known.error.is_some()
@@ -82,6 +66,36 @@ impl Session {
         }
     }
 
+    /// Handles the reply to a change of a subscription. After an error, waiters poll. Fails on any
+    /// other reply.
+    pub(in crate::machine) fn on_refused_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reply: &Reply<'_>,
+    ) -> Result<(), Arc<str>> {
+        let Reply::Error(error) = reply else {
+            return Err("a reply came instead of the confirmation of a subscription".into());
+        };
+        if !mem::replace(&mut self.link.is_denial_logged, true) {
+            let error = (&**error).into();
+            cx.tell(MasterEvent::CallsNobody { error });
+        }
+        Ok(())
+    }
+
+    /// Handles the confirmation of a change of a subscription. Fails if the oldest command does not
+    /// change the subscription to `channel`.
+    pub(crate) fn on_confirmation(&mut self, channel: &str, now: Tick) -> Result<(), Arc<str>> {
+        // The command is checked before it is removed. A command of another kind must stay, because
+        // its own reply may still come.
+        match self.link.sent.oldest() {
+            Some(Item::Subscription(changed)) if **changed == *channel => {}
+            _ => return Err("a subscription was confirmed out of order".into()),
+        }
+        self.link.pop(now)?;
+        Ok(())
+    }
+
     /// Handles the reply to a request to report changes. After an error, the master counts as one
     /// that reports nothing, and waiters poll. Fails on any other reply than `OK` or an error.
     pub(in crate::machine) fn on_caching(
@@ -103,21 +117,9 @@ impl Session {
         }
     }
 
-    /// Handles a report that `key` has changed. Without a `key`, any key may have changed.
-    pub(crate) fn on_changed(&self, cx: &mut Cx<'_>, key: Option<&str>) {
-        match key {
-            Some(key) => self.tell(cx, &Topic::Key(key.into())),
-            None => self.tell_all_keys(cx),
-        }
-    }
-
     /// Tells the waiters of each key that the key may have changed without a report.
     pub(super) fn tell_all_keys(&self, cx: &mut Cx<'_>) {
         (cx.waiters).hear_of_all_keys(cx.master, cx.now.lease, cx.out);
-    }
-
-    fn tell(&self, cx: &mut Cx<'_>, topic: &Topic) {
-        (cx.waiters).hear(cx.master, topic, cx.now.lease, cx.out);
     }
 
     /// Handles a report that all keys have changed: they were flushed, or replaced by those of
@@ -125,16 +127,11 @@ impl Session {
     /// connection are then not read, and the next dial finds out which locks are lost.
     pub(crate) fn on_flushed(&mut self, cx: &mut Cx<'_>) -> Result<(), Arc<str>> {
         if self.config.quarantine == Quarantine::Off {
-            self.on_changed(cx, None);
+            self.tell_all_keys(cx);
             return Ok(());
         }
         self.link.is_flushed = true;
         Err("its keys may have been deleted or replaced".into())
-    }
-
-    /// Handles a published message, which is the ticket of the waiter whose turn it is.
-    pub(crate) fn on_message(&self, cx: &mut Cx<'_>, ticket: &str) {
-        self.tell(cx, &Topic::Turn(Ticket::of(ticket)));
     }
 
     /// Returns the oldest command, if it is a lock command.

@@ -110,7 +110,7 @@ fn check_votes(window: usize, events: Vec<(u64, Event)>) -> Result<(), TestCaseE
             prop_assert!(*deadline > monotonic() || rig.has_vote(*round));
         }
     }
-    rig.step(|session, cx, _| session.disconnect(cx, &"broken".into()));
+    rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), false));
     for (round, _) in &posted {
         prop_assert!(rig.has_vote(*round));
     }
@@ -359,7 +359,7 @@ fn a_release_is_not_owed_if_its_acquisition_was_not_sent() {
         rig.settle();
         assert_eq!(rig.session().waiting.len(), 2);
         if is_lost {
-            rig.step(|session, cx, _| session.disconnect(cx, &"broken".into()));
+            rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), false));
             rig.step(|session, cx, _| session.expire_unconnected(cx));
         } else {
             ByHand::set(TIMEOUT);
@@ -383,7 +383,7 @@ fn a_release_outlives_connections() {
     let mut rig = Rig::new();
     let acquisition = rig.post(Verb::Acquire, true);
     assert_eq!(rig.votes(acquisition), 0);
-    rig.step(|session, cx, _| session.disconnect(cx, &"refused".into()));
+    rig.step(|session, cx, _| session.disconnect(cx, &"refused".into(), false));
     assert_eq!(rig.votes(acquisition), 1);
 
     for connection in 1..4 {
@@ -397,7 +397,7 @@ fn a_release_outlives_connections() {
         rig.wire.sent = 0;
         rig.send();
         assert_eq!(rig.wire.sent, 2 * connection);
-        rig.step(|session, cx, _| session.disconnect(cx, &"broken".into()));
+        rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), false));
         assert_eq!(rig.votes(release), 1);
     }
 }
@@ -408,7 +408,7 @@ fn a_release_outlives_a_connection_that_has_worked() {
     let _clock = ByHand::start();
     let mut rig = Rig::connected(Link::WINDOW);
     let release = rig.ask(Verb::Release, true);
-    rig.step(|session, cx, _| session.interrupt(cx, &"broken".into()));
+    rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), true));
     assert_eq!(rig.votes(release), 1);
     rig.connect(Duration::ZERO, None, Link::WINDOW);
     rig.send();
@@ -508,7 +508,8 @@ fn a_stall_of_this_process_and_a_command_that_was_sent_again_are_not_measured() 
     ByHand::set(Duration::from_millis(300));
     assert_eq!(timeout_after(0, &mut rig), 50);
     let due = rig.next_wake().unwrap();
-    assert_eq!(rig.session().judge_deadline(due, monotonic()), None); // the stall is noticed
+    let liveness = &mut rig.session().link.liveness;
+    assert_eq!(liveness.judge_deadline(due, monotonic()), None); // the stall is noticed
     assert_eq!(timeout_after(30, &mut rig), 50);
     post(1, &mut rig);
     rig.session().resend(monotonic()).unwrap();
@@ -554,7 +555,7 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
         requests.push(rig.post(Verb::Acquire, false)); // the only one for which the window has room
         requests.push(rig.post(Verb::Acquire, false));
         rig.send();
-        rig.step(|session, cx, _| session.interrupt(cx, &"broken".into()));
+        rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), true));
         assert!(!rig.session().health.is_connected());
         requests.push(rig.post(Verb::Acquire, false));
         assert_eq!(votes(&rig, &requests), (1, vec![1, 0, 0]));
@@ -563,7 +564,7 @@ fn a_request_that_was_not_sent_waits_for_the_first_dial() {
             rig.send();
             assert_eq!(votes(&rig, &requests), (3, vec![1, 0, 0]));
         } else {
-            rig.step(|session, cx, _| session.disconnect(cx, &"refused".into()));
+            rig.step(|session, cx, _| session.disconnect(cx, &"refused".into(), false));
             assert_eq!(votes(&rig, &requests), (1, vec![1, 1, 1]));
             let late = rig.post(Verb::Acquire, false);
             assert_eq!(rig.votes(late), 1);
@@ -577,11 +578,11 @@ fn the_wait_for_a_dial_ends_in_time() {
     let _clock = ByHand::start();
     let mut rig = Rig::connected(Link::WINDOW);
     ByHand::set(CONNECT);
-    rig.step(|session, cx, _| session.interrupt(cx, &"broken".into()));
+    rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), true));
     let requests = [Verb::Acquire, Verb::Release].map(|verb| rig.post(verb, true));
     let expire = |rig: &mut Rig| {
         rig.step(|session, cx, _| session.expire_unconnected(cx));
-        rig.step(|session, cx, _| session.next_unconnected(cx))
+        rig.step(|session, cx, _| session.next_of_backlog(cx))
     };
     assert_eq!(expire(&mut rig), Some(monotonic() + TIMEOUT));
     for (elapsed, count) in [(TIMEOUT / 2, 0), (TIMEOUT, 1)] {
@@ -602,7 +603,7 @@ fn the_wait_for_a_dial_ends_in_time() {
 fn a_request_that_waited_for_a_dial_obeys_the_quarantine() {
     let _clock = ByHand::start();
     let mut rig = Rig::connected(Link::WINDOW);
-    rig.step(|session, cx, _| session.interrupt(cx, &"broken".into()));
+    rig.step(|session, cx, _| session.disconnect(cx, &"broken".into(), true));
     let request = rig.post(Verb::Acquire, false);
     let (age, sign) = (Duration::ZERO, Sign::Restarted);
     rig.connect(Duration::ZERO, Some(DataLoss { age, sign }), Link::WINDOW);
@@ -824,7 +825,7 @@ fn apply(event: Event, rig: &mut Rig, posted: &mut Vec<(RoundId, Tick)>) -> Resu
             let channel = if is_ours { "channel" } else { "another" };
             return rig.session().on_confirmation(channel, monotonic());
         }
-        Event::Message => rig.step(|session, cx, _| session.on_message(cx, "0")),
+        Event::Message => rig.step(|_, cx, _| cx.hear(&Topic::Turn(Ticket::of("0")))),
         Event::Bytes => rig.session().link.liveness.on_bytes(monotonic()),
     }
     Ok(())

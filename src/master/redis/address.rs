@@ -98,7 +98,10 @@ impl Address {
                 #[cfg(unix)]
                 let stream = tokio::net::UnixStream::connect(path).await;
                 #[cfg(not(unix))]
-                let (_, stream) = (path, Err::<TcpStream, _>(no_unix_sockets()));
+                let (_, stream) = (
+                    path,
+                    Err::<TcpStream, _>(io::Error::other("this system has no unix sockets")),
+                );
                 let step = || ConnectStep::Connect(address.clone());
                 let stream = stream.map_err(|error| ConnectError::Failed(step(), error))?;
                 (Wire::new(stream), address)
@@ -107,11 +110,6 @@ impl Address {
         *progress.lock() = Some(ConnectStep::Login(address));
         Ok(wire)
     }
-}
-
-#[cfg(not(unix))]
-fn no_unix_sockets() -> io::Error {
-    io::Error::other("this system has no unix sockets")
 }
 
 /// Connects to one of the addresses of a host. Returns the stream and that address.

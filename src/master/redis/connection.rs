@@ -23,14 +23,15 @@ use crate::{
     clock,
     core::{
         kind::script::Script,
-        protocol::{command::Reply, words::NativeRelease},
+        protocol::{command::Reply, identity::Ticket, words::NativeRelease},
         time::tick::Tick,
         vote::server_error::ServerError,
     },
     machine::{
         Now,
         out::{Encoded, Request},
-        session::{Cx, Session, Transmit, link::Link, subscription::Subscription},
+        session::{Cx, Session, Subscription, Transmit, link::Link},
+        waiters::Topic,
     },
     master::{
         restart::{LastHeard, hear},
@@ -48,7 +49,7 @@ pub(crate) struct RedisConnection {
     /// This is set to the current time when bytes come from the server.
     pub(super) last_heard: Option<LastHeard>,
     /// The server's own command for the release of a mutex, if the server has such a command.
-    native: Option<NativeRelease>,
+    pub(super) native: Option<NativeRelease>,
     /// Set once the server has refused the command `native`. The user may lack the right to run it,
     /// or a proxy may have passed the connection on to another server.
     is_native_refused: bool,
@@ -66,18 +67,14 @@ pub(crate) struct RedisConnection {
 const MOST_IN_TURN: usize = 512;
 
 impl RedisConnection {
-    pub(super) fn new(
-        wire: Wire,
-        round_trip: Duration,
-        reports_changes: bool,
-        native: Option<NativeRelease>,
-    ) -> Self {
+    /// Returns the connection of a `wire`, before the greeting.
+    pub(super) fn new(wire: Wire) -> Self {
         Self {
             wire,
-            round_trip,
-            reports_changes,
+            round_trip: Duration::ZERO,
+            reports_changes: false,
             last_heard: None,
-            native,
+            native: None,
             is_native_refused: false,
             read_at: None,
             scripts: Vec::new(),
@@ -89,7 +86,7 @@ impl RedisConnection {
     /// Drops the bytes that were not sent. The server then never receives them. Called before a
     /// connection to a silent server is closed.
     pub(crate) fn give_up(&self) {
-        self.wire.forget_unsent();
+        self.wire.stream.forget_unsent();
     }
 
     /// Writes and reads as much as possible, and hands each reply to the session of `master` in
@@ -104,7 +101,7 @@ impl RedisConnection {
         if let Some(Poll::Ready(why)) = self.moved.as_mut().map(|moved| moved.as_mut().poll(cx)) {
             // The old master may still run. It must not get the commands that are in the kernel's
             // buffers.
-            self.wire.forget_unsent();
+            self.wire.stream.forget_unsent();
             self.moved = None;
             return Poll::Ready(why);
         }
@@ -149,14 +146,14 @@ impl RedisConnection {
         if let Some(at) = self.read_at.take() {
             link.liveness.on_bytes(at);
         }
-        link.has_unread = self.wire.has_unread();
+        link.liveness.has_unread = self.wire.has_unread;
     }
 }
 
 impl Transmit for RedisConnection {
     #[inline]
     fn send(&mut self, request: &Request) {
-        let (command, out) = (&request.command, self.wire.out());
+        let (command, out) = (&request.command, &mut self.wire.out);
         let native = self.native.filter(|_| !self.is_native_refused);
         let native = native.filter(|_| command.plain_release().is_some());
         let first = request
@@ -180,32 +177,21 @@ impl Transmit for RedisConnection {
             begins,
         } = change;
         let verb: &[u8] = if begins { b"SUBSCRIBE" } else { b"UNSUBSCRIBE" };
-        encode(self.wire.out(), &[verb, channel.as_bytes()]);
+        encode(&mut self.wire.out, &[verb, channel.as_bytes()]);
     }
 
     fn send_caching(&mut self) {
-        self.wire.out().extend_from_slice(CACHING);
+        self.wire.out.extend_from_slice(CACHING);
     }
 
     fn has_input(&self) -> bool {
-        self.wire.has_input()
+        self.wire.stream.has_input()
     }
 }
 
 /// The command that makes the server report the next change of each key that the next command
 /// reads.
 pub(super) const CACHING: &[u8] = b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n";
-
-/// Returns whether the oldest command is a release that needs no script.
-fn oldest_is_plain_release(session: &Session) -> bool {
-    let oldest = session.oldest();
-    oldest.is_some_and(|request| request.command.plain_release().is_some())
-}
-
-/// Returns whether the server refuses to run the command at all. A release then needs the script.
-fn is_denial(reply: &Reply<'_>) -> bool {
-    matches!(reply, Reply::Error(error) if ServerError::of(error).is_denial())
-}
 
 /// Sends the oldest command again if its `reply` says that the server does not know the script, or
 /// refuses the `native` release that was sent instead. Returns whether it was sent. A reply that a
@@ -220,8 +206,12 @@ fn send_again(
     /// While this many bytes wait to be written, no command is sent again, because the text of its
     /// script is long.
     const MOST: usize = 1024 * 1024;
-    let native = native.filter(|_| oldest_is_plain_release(session));
-    let must_use_script = native.is_some() && is_denial(reply);
+    let plain = |oldest: &Request| oldest.command.plain_release().is_some();
+    let native = native.filter(|_| session.oldest().is_some_and(plain));
+    // The server refuses to run the command at all, so the release needs the script.
+    let is_denial = |error: &str| ServerError::of(error).is_denial();
+    let must_use_script =
+        native.is_some() && matches!(reply, Reply::Error(error) if is_denial(error));
     *is_native_refused |= must_use_script;
     if native.is_some_and(|native| !*is_native_refused && !native.has(reply)) {
         *reply = Reply::Other;
@@ -253,12 +243,15 @@ fn on_push(frame: &[u8], session: &mut Session, cx: &mut Cx<'_>) -> Result<(), A
             .and_then(|text| ::redis::from_redis_value_ref::<String>(text).ok())
     };
     match (kind, text(0)) {
-        (PushKind::Message, _) => session.on_message(cx, &text(1).unwrap_or_default()),
+        // The message is the ticket of the waiter whose turn it is.
+        (PushKind::Message, _) => {
+            cx.hear(&Topic::Turn(Ticket::of(&text(1).unwrap_or_default())));
+        }
         (PushKind::Invalidate, _) => match data.first() {
             Some(Value::Array(keys)) => {
                 let keys = keys.iter().map(::redis::from_redis_value_ref::<String>);
                 keys.flatten()
-                    .for_each(|key| session.on_changed(cx, Some(&key)));
+                    .for_each(|key| cx.hear(&Topic::Key(key.into())));
             }
             _ => return session.on_flushed(cx),
         },
@@ -287,10 +280,11 @@ mod tests {
         let shared = || Request::new(release(), Tick::some(), VotesTo::default());
         let sent = |native, request: &Request| {
             let wire = Wire::of_given(empty());
-            let mut connection = RedisConnection::new(wire, Duration::ZERO, false, native);
+            let mut connection = RedisConnection::new(wire);
+            connection.native = native;
             connection.scripts.extend(release().words().script); // otherwise the text is sent
             connection.send(request);
-            String::from_utf8(connection.wire.out().clone()).unwrap()
+            String::from_utf8(connection.wire.out.clone()).unwrap()
         };
         let [delex, delifeq] = NativeRelease::ALL.map(Some);
         let natives = [None, delex, delifeq];

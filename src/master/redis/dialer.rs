@@ -24,7 +24,7 @@ use crate::{
     },
     machine::out::MasterEvent,
     master::{
-        connect_error::{ConnectError, DialError, ORIGIN_RIGHTS, Progress, in_time},
+        connect_error::{ConnectError, ORIGIN_RIGHTS, Progress, in_time},
         observer::MasterObserver,
         restart::RunIds,
         shared::Shared,
@@ -59,7 +59,7 @@ impl Dialer {
         &self,
         machine: &Shared,
         master: usize,
-    ) -> Result<(RedisConnection, Option<DataLoss>), DialError> {
+    ) -> Result<(RedisConnection, Option<DataLoss>), ConnectError> {
         let dial = async {
             let mut connection = self.log_in().await?;
             let loss = self.loss(&mut connection, machine, master).await?;
@@ -80,7 +80,7 @@ impl Dialer {
         connection: &mut RedisConnection,
         machine: &Shared,
         master: usize,
-    ) -> Result<Option<DataLoss>, DialError> {
+    ) -> Result<Option<DataLoss>, ConnectError> {
         let (quarantine, observers) = (machine.config.quarantine, &machine.observers);
         if quarantine == Quarantine::Off {
             return Ok(None);
@@ -88,11 +88,11 @@ impl Dialer {
         let asked = clock::monotonic();
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
-        ask(&known, quarantine, wire.out());
+        ask(&known, quarantine, &mut wire.out);
         let observer = &observers[master];
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
         let answer = wire.answer(answer).await;
-        let Some(found) = answer.map_err(ConnectError::from)?? else {
+        let Some(found) = answer?? else {
             return Ok(None);
         };
         // This check comes first, so a dial that met the server of another master does not change
@@ -100,10 +100,10 @@ impl Dialer {
         let met = machine.lock(|machine| machine.meet(master, &found.run_id));
         if let Err(other) = met {
             let other = observers[other].address();
-            return Err(format!(
+            let why = format!(
                 "it is the same server as {other}: every master must be a server of its own"
-            )
-            .into());
+            );
+            return Err(ConnectError::Origin(why, None));
         }
         let last_heard = self
             .run_ids
@@ -129,8 +129,9 @@ impl Dialer {
     }
 
     async fn log_in_at(&self, address: &Address) -> Result<RedisConnection, ConnectError> {
-        let mut wire = address.connect(&self.progress).await?;
-        greet(&self.endpoint, &self.name, wire.out());
+        let mut connection = RedisConnection::new(address.connect(&self.progress).await?);
+        let wire = &mut connection.wire;
+        greet(&self.endpoint, &self.name, &mut wire.out);
         let asked = clock::monotonic();
         let hello = wire.answer(|frame| check_hello(frame, &self.endpoint));
         hello.await.map_err(|error| no_greeting(address, error))??;
@@ -142,20 +143,14 @@ impl Dialer {
         // connection has no name.
         let is_refused = |frame: &[u8]| matches!(reply(frame), Reply::Error(_));
         let tracks = !wire.answer(is_refused).await?;
-        let reports_changes = !wire.answer(is_refused).await? && tracks;
-        let mut native = None;
+        connection.reports_changes = !wire.answer(is_refused).await? && tracks;
         for one in NativeRelease::ALL {
             let is_known = wire.answer(is_known).await?;
-            native = native.or_else(|| is_known.then_some(one));
+            connection.native = connection.native.or_else(|| is_known.then_some(one));
         }
         wire.answer(|_| ()).await?;
-        let round_trip = clock::monotonic().since(asked);
-        Ok(RedisConnection::new(
-            wire,
-            round_trip,
-            reports_changes,
-            native,
-        ))
+        connection.round_trip = clock::monotonic().since(asked);
+        Ok(connection)
     }
 }
 
@@ -175,7 +170,7 @@ fn read(
     reply: &Reply<'_>,
     quarantine: Quarantine,
     observer: &MasterObserver,
-) -> Result<Option<Incarnation>, DialError> {
+) -> Result<Option<Incarnation>, ConnectError> {
     const NONSENSE: &str = "its answer makes no sense";
     let why = match reply {
         Reply::Text(text) => match Incarnation::parse(text) {
@@ -193,17 +188,16 @@ fn read(
     }
     let unknown = format!("it cannot be asked whether it restarted: {why}");
     Err(match kind {
-        ServerError::Loading => ConnectError::Busy(why.to_owned()).into(),
-        ServerError::Moved => ConnectError::IsShard(why.to_owned()).into(),
-        kind if kind.is_denial() => DialError {
-            why: format!(
+        ServerError::Loading => ConnectError::Busy(why.to_owned()),
+        ServerError::Moved => ConnectError::IsShard(why.to_owned()),
+        kind if kind.is_denial() => {
+            let advice = format!(
                 "{unknown}; give its user the rights {ORIGIN_RIGHTS}, \
                  or use a server that allows these in scripts, or quarantine that is not strict"
-            )
-            .into(),
-            refusal: Some(DialRefusal::RestartQuestion),
-        },
-        _ => unknown.into(),
+            );
+            ConnectError::Origin(advice, Some(DialRefusal::RestartQuestion))
+        }
+        _ => ConnectError::Origin(unknown, None),
     })
 }
 
@@ -372,8 +366,8 @@ mod tests {
             assert_eq!(answer(Quarantine::Observed).is_ok(), is_denied, "{error}");
             let refused = answer(Quarantine::Strict).unwrap_err();
             let refusal = is_denied.then_some(DialRefusal::RestartQuestion);
-            assert_eq!(refused.refusal, refusal, "{refused:?}");
-            let text = refused.why;
+            assert_eq!(refused.refusal(), refusal, "{refused:?}");
+            let text = refused.to_string();
             assert!(text.contains(error), "{text}");
             assert_eq!(text.contains("+hset"), is_denied, "{text}");
         }

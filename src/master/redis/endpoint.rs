@@ -38,32 +38,29 @@ impl Endpoint {
         }
         // The parser of URLs drops tabs and line breaks, which would change the password or the
         // path.
+        let misshapen = |fault: &str| Err(format!("{fault}: {SHAPES}"));
         if url.trim().contains(['\t', '\n', '\r']) {
-            return Err(format!(
-                "a tab or a line break in its URL must be percent-encoded: {SHAPES}"
-            ));
+            return misshapen("a tab or a line break in its URL must be percent-encoded");
         }
         if has_late_login(url) {
-            return Err(format!(
-                "the login in its URL must be percent-encoded: {SHAPES}"
-            ));
+            return misshapen("the login in its URL must be percent-encoded");
         }
         // The error of the redis crate is dropped: it may repeat a part of the URL.
         match read(url) {
-            Ok(_) if has_unknown_parameter(url) => Err(format!(
-                "its URL has a parameter that is not known: {SHAPES}"
-            )),
+            Ok(_) if has_unknown_parameter(url) => {
+                misshapen("its URL has a parameter that is not known")
+            }
             Ok(info) => {
                 let endpoint = Self::from_info(&info)?;
                 if url.contains('#') {
-                    return Err(format!("its URL has a part after #: {SHAPES}"));
+                    return misshapen("its URL has a part after #");
                 }
                 Ok(endpoint)
             }
             Err(_) if names_sentinels(url) => {
                 Err("a URL of Sentinels needs the crate's feature `sentinel`".to_owned())
             }
-            Err(_) => Err(format!("{}: {SHAPES}", fault_of(url))),
+            Err(_) => misshapen(&fault_of(url)),
         }
     }
 
@@ -92,11 +89,9 @@ impl Endpoint {
             }
             _ => return Err("its kind of address is not supported".to_owned()),
         };
-        let is_good = match info.addr() {
-            ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
-                check_tcp(host, *port)
-            }
-            ConnectionAddr::Unix(path) if path.as_os_str().as_encoded_bytes().contains(&0) => {
+        let is_good = match &address {
+            Address::Tcp(host, port, _) => check_tcp(host, *port),
+            Address::Unix(path) if path.as_os_str().as_encoded_bytes().contains(&0) => {
                 Err("the path of its socket contains a NUL character")
             }
             _ => Ok(()),

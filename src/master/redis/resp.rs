@@ -171,7 +171,7 @@ fn other_answer(kind: u8, line: &[u8]) -> io::Error {
 
 /// Returns the error of an answer that cannot be read. The kind of the error tells callers that
 /// there was an answer.
-fn no_resp(why: &str) -> io::Error {
+pub(super) fn no_resp(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 

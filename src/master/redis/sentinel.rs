@@ -166,11 +166,11 @@ impl Sentinels {
         };
         let mut expects_login = is_new && !self.auth.is_empty();
         if expects_login {
-            wire.out().extend_from_slice(&self.auth);
+            wire.out.extend_from_slice(&self.auth);
         }
         let service = self.service.as_bytes();
         encode(
-            wire.out(),
+            &mut wire.out,
             &[b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service],
         );
         let on_frame = |frame: &[u8]| match take(&mut expects_login).then(|| check_login(frame)) {

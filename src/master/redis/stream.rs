@@ -20,8 +20,12 @@ pub struct MasterStream {
 
 impl From<RedisConnection> for MasterStream {
     fn from(connection: RedisConnection) -> Self {
-        let (stream, early) = connection.wire.into_parts();
-        Self { early, stream }
+        let mut wire = connection.wire;
+        wire.input.truncate(wire.filled);
+        Self {
+            early: wire.input,
+            stream: wire.stream,
+        }
     }
 }
 

@@ -24,13 +24,14 @@ use tokio::{
     task::yield_now,
 };
 
-use super::resp::{FrameScan, is_push};
+use super::resp::{FrameScan, is_push, no_resp};
 
 /// The transport of a connection.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send {
     /// Makes the stream drop unsent bytes when it is closed. Bytes are unsent if they were written
-    /// to the stream and have not left this machine. Does nothing for a stream that cannot drop
-    /// them.
+    /// to the stream and have not left this machine. Must be called before the stream to a silent
+    /// server is closed. Otherwise, the kernel could deliver those bytes after the bytes of the next
+    /// connection. Does nothing for a stream that cannot drop them.
     fn forget_unsent(&self) {}
 
     /// Returns whether something has arrived that was not read, such as the end of the stream. Asks
@@ -75,20 +76,22 @@ fn has_input(socket: &Socket) -> bool {
 
 /// A stream, with the bytes to write, and with the bytes that were read and not yet used.
 pub(crate) struct Wire {
-    stream: Pin<Box<dyn Stream>>,
-    out: Vec<u8>,
+    pub(super) stream: Pin<Box<dyn Stream>>,
+    /// The bytes that the next poll writes to the stream.
+    pub(super) out: Vec<u8>,
     written: usize,
     /// Set when all bytes have been written to the stream. Cleared when the stream has been
     /// flushed.
     flushing: bool,
-    input: Vec<u8>,
-    filled: usize,
+    /// The buffer for bytes that were read. The first `filled` bytes are not used yet.
+    pub(super) input: Vec<u8>,
+    pub(super) filled: usize,
     /// The search for the end of the first reply in `input`.
     scan: FrameScan,
     /// Set if `input` may still have whole replies, because `on_frame` has returned `Break`.
     has_replies: bool,
     /// Set if the last poll ended before it had read everything.
-    has_unread: bool,
+    pub(super) has_unread: bool,
 }
 
 impl Wire {
@@ -118,35 +121,6 @@ impl Wire {
     pub(crate) fn of_given(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Self {
         let stream: Pin<Box<dyn Given>> = Box::pin(stream);
         Self::new(stream)
-    }
-
-    /// Returns the stream, and the bytes that were read and not used.
-    pub(super) fn into_parts(self) -> (Pin<Box<dyn Stream>>, Vec<u8>) {
-        let mut unused = self.input;
-        unused.truncate(self.filled);
-        (self.stream, unused)
-    }
-
-    /// Makes the stream drop unsent bytes when it is closed. Must be called before the stream to a
-    /// silent server is closed. Otherwise, the kernel could deliver those bytes after the bytes of
-    /// the next connection.
-    pub(crate) fn forget_unsent(&self) {
-        self.stream.forget_unsent();
-    }
-
-    /// Returns whether the stream has something to read.
-    pub(crate) fn has_input(&self) -> bool {
-        self.stream.has_input()
-    }
-
-    /// Returns the buffer whose bytes the next poll writes to the stream.
-    pub(crate) fn out(&mut self) -> &mut Vec<u8> {
-        &mut self.out
-    }
-
-    /// Returns whether the last poll ended before it had read everything.
-    pub(crate) fn has_unread(&self) -> bool {
-        self.has_unread
     }
 
     /// Writes and reads as far as the stream allows, with a limit on the reads.
@@ -184,7 +158,7 @@ impl Wire {
             // reading. Its answer, such as a TLS alert, is read before the failed write is
             // reported, even if the runtime does not know of the answer yet.
             if let Err(error) = written
-                && (read.is_ready() || !self.has_input())
+                && (read.is_ready() || !self.stream.has_input())
             {
                 let said = match read {
                     Poll::Ready(Err(said)) if said.kind() == ErrorKind::InvalidData => said,
@@ -221,6 +195,8 @@ impl Wire {
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        /// While at most this many written bytes are in the buffer, they stay there.
+        const MANY: usize = 64 * 1024;
         while self.written < self.out.len() {
             let rest = &self.out[self.written..];
             match self.stream.as_mut().poll_write(cx, rest) {
@@ -231,7 +207,12 @@ impl Wire {
                 Poll::Ready(Ok(count)) => self.written += count,
                 Poll::Ready(Err(error)) => return Err(error),
                 Poll::Pending => {
-                    self.drop_written();
+                    // Otherwise, the buffer would grow without end for a server that reads slowly,
+                    // because the buffer might never become empty.
+                    if self.written >= MANY {
+                        self.out.drain(..self.written);
+                        self.written = 0;
+                    }
                     return Ok(());
                 }
             }
@@ -251,24 +232,10 @@ impl Wire {
         Ok(())
     }
 
-    /// Removes the written bytes from the buffer if there are many. Otherwise, the buffer would
-    /// grow without end for a server that reads slowly, because the buffer might never become
-    /// empty.
-    fn drop_written(&mut self) {
-        const MOST: usize = 64 * 1024;
-        if self.written >= MOST {
-            self.out.drain(..self.written);
-            self.written = 0;
-        }
-    }
-
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.filled == self.input.len() {
             if self.filled >= Self::MOST_INPUT {
-                return Poll::Ready(Err(io::Error::new(
-                    ErrorKind::InvalidData,
-                    "a reply without end",
-                )));
+                return Poll::Ready(Err(no_resp("a reply without end")));
             }
             self.input.resize(self.filled * 2, 0);
         }
