@@ -374,7 +374,7 @@ mod tests {
         for (template, name, key) in [
             ("{name}", "quorlock:fence:{a}", "quorlock:fence:{a}"),
             ("{name}", "quorlock:", "quorlock:"),
-            ("quorl{name}", "ock:guard", "quorlock:origin"),
+            ("quorl{name}", "ock:origin", "quorlock:origin"),
             ("quorlock:{name}", "a", "quorlock:{name}"),
             ("app:{name}", "quorlock:check", "app:quorlock:check"),
             ("{name}:lock", "quorlock:check", "quorlock:check:lock"),

@@ -216,7 +216,7 @@ mod tests {
             ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts
             ("QUORLOCK_MASTERS_FILE", Some("QUORLOCK_MASTERS")),
             ("QUORLOCK_TEMPLATE", Some("QUORLOCK_KEY_TEMPLATE")),
-            ("QUORLOCK_TIMEOUT", Some("QUORLOCK_RESPONSE_TIMEOUT")),
+            ("QUORLOCK_RESPONSE_TIME", Some("QUORLOCK_RESPONSE_TIMEOUT")),
             ("QUORLOCK_PASSWD", Some("QUORLOCK_PASSWORD")),
             ("QUORLOCK_PASSWORDS", Some("QUORLOCK_PASSWORD")),
             ("QUORLOCK_PASSWORD_PATH", Some("QUORLOCK_PASSWORD")),
