@@ -3,11 +3,7 @@
 pub use crate::master::{read_reply, reply_lengths};
 use crate::{
     core::kind::Kind,
-    face::{
-        fence::FencingToken,
-        guard::{AnyGuard, Guard},
-        lock::Lock,
-    },
+    face::{fence::FencingToken, guard::Guard, lock::Lock},
 };
 
 /// All kinds of locks.
@@ -28,14 +24,14 @@ pub fn has_readers(kind: Kind) -> bool {
     kind.spec().has_readers
 }
 
-/// Returns `lock` as a lock whose guards have the type [`Guard`], so that a test can use fenced locks
-/// and the locks of readers like all others.
-pub fn plain<G: AnyGuard>(lock: Lock<G>) -> Lock {
+/// Returns `lock` as a lock whose guards have the type [`Guard`], so that a test can use all locks
+/// in the same way.
+pub fn plain<G>(lock: Lock<G>) -> Lock {
     lock.plain()
 }
 
-/// Returns the fencing token of the lock called `name`. `None` if the guard does not hold `name`, or
-/// if the lock is not fenced.
+/// Returns the fencing token of the lock called `name`. `None` if the guard does not hold `name`,
+/// or if the lock is not fenced.
 pub fn fencing_token_of(guard: &Guard, name: &str) -> Option<FencingToken> {
     let mut tokens = guard.fencing_tokens();
     tokens.find(|(of, _)| *of == name).map(|(_, token)| token)

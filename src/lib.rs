@@ -138,9 +138,9 @@ pub use crate::{
     face::{
         builder::Builder,
         coordinator::Coordinator,
-        fence::{Fence, FencingToken},
+        fence::FencingToken,
         groups::{Groups, group::Group},
-        guard::{AnyGuard, FencedGuard, Guard, ReadGuard},
+        guard::{AllGuard, FencedGuard, Guard, PermitGuard, ReadGuard, WriteGuard},
         lock::{Lock, Owner, shared::ReadWriteLock},
     },
     master::MasterSpec,
@@ -156,10 +156,7 @@ pub mod votes {
 
 /// The states of the masters.
 pub mod health {
-    pub use crate::core::{
-        view::{MasterHealth, MasterState},
-        vote::quorum::Membership,
-    };
+    pub use crate::core::view::{MasterHealth, MasterState};
 }
 
 /// What only the command line and the crate `quorlock-check` need. It may change in any version.
@@ -172,10 +169,13 @@ pub mod tools {
                 name::{ExampleKey, example_keys},
             },
             view::{DialRefusal, inspection::MasterView},
-            vote::quorum::{MasterList, Tally},
+            vote::quorum::{MasterList, Membership, Tally},
             vote::server_error::{ServerError, without_user},
         },
-        face::builder::open::distinct,
+        face::{
+            builder::open::distinct,
+            guard::{AnyGuard, Fenceable, OneName},
+        },
         master::{ConnectError, ConnectStep, MasterStream},
     };
 
@@ -235,7 +235,6 @@ macro_rules! page {
             "[pauses]: crate::docs::algorithm#waiting\n",
             "[why it holds]: crate::docs::algorithm#why-it-holds\n",
             "[`Reason::NotFenced`]: crate::Reason::NotFenced\n",
-            "[`Fence`]: crate::Fence\n",
             "[`FencedGuard::token`]: crate::FencedGuard::token\n",
             "[`Lock::fenced`]: crate::Lock::fenced\n",
             "[`Quarantine`]: crate::Quarantine\n\n",

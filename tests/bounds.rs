@@ -15,14 +15,14 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, AnyGuard, AskError, Builder, ConfigError, Coordinator, ExtendError, Fence,
-    FencedGuard, FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState,
-    LostError, LostReason, MasterSpec, Owner, Quarantine, ReadGuard, ReadWriteLock, Reason,
-    Renewal, RunError, SharedSettings, TooFewMasters,
-    health::{MasterHealth, MasterState, Membership},
+    AcquireError, AllGuard, AskError, Builder, ConfigError, Coordinator, ExtendError, FencedGuard,
+    FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError,
+    LostReason, MasterSpec, Owner, PermitGuard, Quarantine, ReadGuard, ReadWriteLock, Reason,
+    Renewal, RunError, SharedSettings, TooFewMasters, WriteGuard,
+    health::{MasterHealth, MasterState},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
-        MasterStream, MasterView, ServerError, Tally,
+        MasterStream, MasterView, Membership, ServerError, Tally,
     },
     votes::{Failure, Refusal, Vote, VoteRow, Votes},
 };
@@ -42,6 +42,7 @@ fn public_types_have_their_auto_traits() {
     }
     check! {
         AcquireError: Error Clone;
+        AllGuard:;
         Builder:;
         ConfigError: Error Clone Eq;
         ConnectError: Error;
@@ -53,19 +54,20 @@ fn public_types_have_their_auto_traits() {
         ExampleKey: Clone Eq;
         ExtendError: Error Clone;
         Failure: Clone Eq;
-        Fence: Default;
-        FencedGuard: AnyGuard;
+        FencedGuard:;
         FencingToken: Clone Copy Eq Ord Hash;
         Group: Clone;
         Groups: Clone;
-        Guard: AnyGuard;
+        Guard:;
         Holder: Clone Eq;
         AskError: Error Clone;
         Inspection: Clone;
         Kind: Clone Copy Eq;
         ListsId: Clone Copy Eq Hash;
         Lock: Clone;
-        ReadGuard: AnyGuard;
+        ReadGuard:;
+        PermitGuard:;
+        WriteGuard:;
         LostError: Error Clone;
         LostReason: Clone Copy Eq;
         MasterHealth: Clone Eq;
@@ -92,7 +94,7 @@ fn public_types_have_their_auto_traits() {
     // One task reads and writes a stream. It is not `Sync`, like the streams that it may be.
     is_send(&None::<MasterStream>);
     seen.insert("MasterStream");
-    seen.insert("AnyGuard"); // a trait: the bound of the guards above
+    seen.extend(["AnyGuard", "Fenceable", "OneName"]); // traits of the guards above
     assert_eq!(seen, exported(), "a public type is not checked here");
 }
 
@@ -102,7 +104,6 @@ fn errors_and_reports_are_unwind_safe() {
     fn check<T: UnwindSafe + RefUnwindSafe>() {}
     check::<AcquireError>();
     check::<ExtendError>();
-    check::<Fence>();
     check::<AskError>();
     check::<Inspection>();
     check::<LostError>();

@@ -31,7 +31,9 @@ pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Resul
     let end = start + measured;
     let mut running = JoinSet::new();
     for task in 0..tasks {
-        let lock = coordinators[task % coordinators.len()].semaphore("busy", PERMITS);
+        let lock = coordinators[task % coordinators.len()]
+            .semaphore("busy", PERMITS)
+            .plain();
         running.spawn(async move {
             let (mut permits, mut held, mut at) = (0_u32, Duration::ZERO, task as u64);
             while Instant::now() < end {
@@ -73,19 +75,26 @@ pub async fn hand_over(urls: &[String], turns: usize) -> Result<f64> {
     let owner = one.owner();
     let reentrant = one.reentrant("free", &owner);
     let (mut free, mut full) = (Vec::new(), Vec::new());
-    let mut held = one.semaphore("full", 1).acquire().await?;
+    let mut held = one.semaphore("full", 1).plain().acquire().await?;
     for turn in 0..turns {
         let since = Instant::now();
         let guard = reentrant.try_acquire().await?;
         free.push(since.elapsed().as_secs_f64());
         guard.release().await?;
         let next = if turn % 2 == 0 { &other } else { &one };
-        let lock = next.semaphore("full", 1);
+        let lock = next.semaphore("full", 1).plain();
         let waiting = tokio::spawn(async move {
             let guard = lock.acquire().await;
             (guard, Instant::now())
         });
-        while one.semaphore("full", 1).inspect().await?.waiters.is_empty() {
+        while one
+            .semaphore("full", 1)
+            .plain()
+            .inspect()
+            .await?
+            .waiters
+            .is_empty()
+        {
             sleep(Duration::from_millis(1)).await;
         }
         sleep(Duration::from_millis(5)).await; // the waiter is in all queues

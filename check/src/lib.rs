@@ -47,8 +47,7 @@ use std::{cmp::Reverse, collections::BTreeSet, time::Duration};
 use futures_util::future::join_all;
 use quorlock::{
     ConfigError, Coordinator, MasterSpec, Quarantine, SharedSettings,
-    health::Membership,
-    tools::{ConnectionName, ListsId, distinct, example_keys},
+    tools::{ConnectionName, ListsId, Membership, distinct, example_keys},
 };
 
 use crate::{facts::Master, programs::Expected, report::join, together::List};

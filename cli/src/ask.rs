@@ -19,14 +19,13 @@ use crate::{
     output::complain,
     times::brief,
     waiting::tell,
-    wanted::{Acquired, Wanted, name_of, quoted},
+    wanted::{Wanted, name_of, quoted},
     words::ADVICE,
 };
 
 /// A lock that is held.
 pub(crate) struct Held {
     pub(crate) guard: Guard,
-    pub(crate) token: Option<FencingToken>,
     /// The end of the time of `--max-hold`.
     pub(crate) until: Option<Instant>,
     /// The end of the time of `--min-hold`.
@@ -41,6 +40,11 @@ impl Held {
     pub(crate) fn votes(&self) -> String {
         let votes = self.guard.votes();
         format!("{}/{}", votes.granted_count(), votes.master_count())
+    }
+
+    /// Returns the fencing token. `None` without `--fence`, which takes one name.
+    pub(crate) fn token(&self) -> Option<FencingToken> {
+        self.guard.fencing_tokens().next().map(|(_, token)| token)
     }
 
     /// Returns the Unix time in milliseconds at which the lock ends unless it is renewed.
@@ -136,12 +140,11 @@ pub(crate) async fn ask(
         hopeless = tell(&wanted, asking, common) => Err(hopeless),
     };
     match asked {
-        Ok(Ok((guard, token))) => {
+        Ok(Ok(guard)) => {
             say_got(&wanted, &guard, start.elapsed(), common);
             let after = |time| Instant::now() + time;
             Ok(Asked::Held(Held {
                 guard,
-                token,
                 until: asking.max_hold.map(after),
                 keep_until: asking.min_hold.map(after),
                 is_quiet: asking.quiet,
@@ -175,10 +178,7 @@ fn say_got(wanted: &Wanted<'_>, guard: &Guard, waited: Duration, common: &Common
     }
 }
 
-async fn acquire(
-    wanted: &Wanted<'_>,
-    asking: &Asking,
-) -> Result<(Guard, Option<FencingToken>), Failure> {
+async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
         let ready = wanted.locks.ready(limit).await;
@@ -276,7 +276,7 @@ async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
 
 /// Waits for the lock. Masters that deny it to the user end the wait, because it would change
 /// nothing.
-async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Acquired {
+async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guard, AcquireError> {
     let (start, lock) = (Instant::now(), &wanted.lock);
     let mut acquired = lock.try_acquire().await;
     let outage = acquired.as_ref().err();
@@ -287,7 +287,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Acquired {
         && let Some(outage @ Outage::TooFew { .. }) = outage_in(wanted, error)
     {
         wanted.outage.replace(Some(outage));
-        acquired = lock.acquire(Some(LOOK_INTERVAL)).await;
+        acquired = lock.acquire_within(LOOK_INTERVAL).await;
     }
     wanted.outage.take();
     if let Err(error) = &acquired
@@ -298,10 +298,11 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Acquired {
     match (&acquired, limit) {
         (Ok(_), _) => acquired,
         (Err(error), _) if is_refused(wanted, error) => acquired,
-        (Err(_), limit) => {
-            let left = limit.map(|limit| limit.saturating_sub(start.elapsed()));
-            lock.acquire(left).await
+        (Err(_), Some(limit)) => {
+            let left = limit.saturating_sub(start.elapsed());
+            lock.acquire_within(left).await
         }
+        (Err(_), None) => lock.acquire().await,
     }
 }
 
@@ -327,7 +328,7 @@ fn is_refused(wanted: &Wanted<'_>, error: &AcquireError) -> bool {
 
 /// Waits for no holder, but for connections, and for others that ask at the same moment: if the
 /// vote is split, nobody has the lock.
-async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Acquired {
+async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, AcquireError> {
     let (start, mut asked) = (Instant::now(), 0_u32);
     let ttl = asking.ttl.unwrap_or_else(|| wanted.locks.ttl());
     loop {

@@ -100,13 +100,13 @@ fn announce(held: &Held, is_json: bool) -> io::Result<()> {
             names: &names,
             granted: votes.granted_count(),
             masters: votes.master_count(),
-            fencing_token: held.token,
+            fencing_token: held.token(),
             slot: guard.slot(),
             deadline_ms: held.deadline_ms(),
         })?;
         return print(line + "\n");
     }
-    let token = held.token;
+    let token = held.token();
     let token = token.map_or_else(String::new, |token| format!(" token={token}"));
     let slot = guard.slot();
     let slot = slot.map_or_else(String::new, |slot| format!(" slot={slot}"));

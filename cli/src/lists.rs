@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use quorlock::{
     Coordinator,
-    health::{MasterHealth, Membership},
-    tools::{MasterList, Tally},
+    health::MasterHealth,
+    tools::{MasterList, Membership, Tally},
     votes::{VoteRow, Votes},
 };
 use serde::{Serialize, Serializer};

@@ -154,9 +154,9 @@ fn with_queues_of_its_own(
 ) -> Option<Lock> {
     let mut kinds = inspection.holders.iter().filter_map(|holder| holder.kind);
     kinds.find_map(|kind| match kind {
-        Kind::ReadWrite => Some(locks.read_write(name).write()),
+        Kind::ReadWrite => Some(locks.read_write(name).write().plain()),
         // To inspect it, the number of permits does not matter.
-        Kind::Semaphore => Some(locks.semaphore(name, 1)),
+        Kind::Semaphore => Some(locks.semaphore(name, 1).plain()),
         _ => None,
     })
 }

@@ -3,12 +3,10 @@
 use std::{
     cell::{Cell, RefCell},
     fmt::Display,
-    time::Duration,
 };
 
 use quorlock::{
-    AcquireError, AnyGuard, AskError, Coordinator, FencedGuard, FencingToken, Guard, Inspection,
-    Lock, ReadGuard, Renewal,
+    AskError, Coordinator, Guard, Inspection, Lock, Renewal,
     health::{MasterHealth, MasterState},
 };
 
@@ -26,7 +24,7 @@ use crate::{
 pub(crate) struct Wanted<'a> {
     pub(crate) locks: &'a Coordinator,
     pub(crate) names: &'a [String],
-    pub(crate) lock: AnyLock,
+    pub(crate) lock: Lock,
     /// The reason why the last attempt found too few masters, until another attempt finds enough.
     /// Masters can be well and yet refuse this lock, for example its key.
     pub(crate) outage: RefCell<Option<Outage>>,
@@ -100,79 +98,24 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A lock, by the type of its guards.
-pub(crate) enum AnyLock {
-    Fenced(Lock<FencedGuard>),
-    Plain(Lock),
-    Read(Lock<ReadGuard>),
-}
-
-/// A guard, and its fencing token, if the lock is fenced.
-pub(crate) type Acquired = Result<(Guard, Option<FencingToken>), AcquireError>;
-
-impl AnyLock {
-    pub(crate) async fn try_acquire(&self) -> Acquired {
-        Ok(match self {
-            Self::Fenced(lock) => with_token(lock.try_acquire().await?),
-            Self::Plain(lock) => (lock.try_acquire().await?, None),
-            Self::Read(lock) => (lock.try_acquire().await?.into(), None),
-        })
-    }
-
-    /// Waits for the lock, for at most `limit` if there is one.
-    pub(crate) async fn acquire(&self, limit: Option<Duration>) -> Acquired {
-        Ok(match self {
-            Self::Fenced(lock) => with_token(acquire(lock, limit).await?),
-            Self::Plain(lock) => (acquire(lock, limit).await?, None),
-            Self::Read(lock) => (acquire(lock, limit).await?.into(), None),
-        })
-    }
-
-    async fn inspect(&self) -> Result<Inspection, AskError> {
-        match self {
-            Self::Fenced(lock) => lock.inspect().await,
-            Self::Plain(lock) => lock.inspect().await,
-            Self::Read(lock) => lock.inspect().await,
-        }
-    }
-}
-
-async fn acquire<G: AnyGuard>(lock: &Lock<G>, limit: Option<Duration>) -> Result<G, AcquireError> {
-    match limit {
-        Some(limit) => lock.acquire_within(limit).await,
-        None => lock.acquire().await,
-    }
-}
-
-fn with_token(guard: FencedGuard) -> (Guard, Option<FencingToken>) {
-    let token = guard.token();
-    (guard.into(), Some(token))
-}
-
-fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> AnyLock {
+fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
     let lock = match names {
         [name] if asking.fair => locks.fair(name),
-        [name] if asking.read => {
-            return AnyLock::Read(set(locks.read_write(name).read(), asking));
-        }
-        [name] if asking.write => locks.read_write(name).write(),
+        [name] if asking.read => locks.read_write(name).read().plain(),
+        [name] if asking.write => locks.read_write(name).write().plain(),
         [name] => match asking.permits {
-            Some(permits) => locks.semaphore(name, permits),
+            Some(permits) => locks.semaphore(name, permits).plain(),
             None => locks.mutex(name),
         },
-        names => locks.mutex_all(names),
+        names => locks.mutex_all(names).plain(),
     };
-    let lock = set(lock, asking);
-    match asking.fence {
-        true => AnyLock::Fenced(lock.fenced()),
-        false => AnyLock::Plain(lock),
-    }
-}
-
-fn set<G: AnyGuard>(lock: Lock<G>, asking: &Asking) -> Lock<G> {
     let lock = asking.ttl.into_iter().fold(lock, Lock::ttl);
     let lock = asking.min_hold.into_iter().fold(lock, Lock::min_hold);
-    lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo))
+    let lock = lock.renewal(asking.max_hold.map_or(Renewal::Unlimited, Renewal::UpTo));
+    match asking.fence {
+        true => lock.fenced().plain(),
+        false => lock,
+    }
 }
 
 /// Checks that several names are only asked for as mutexes, and that no name is several lines. A
@@ -192,7 +135,7 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     match options.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) if names.len() > 1 => {
             let sentence = format!(
-                "{option} takes one name, because several names are mutexes without a token; \
+                "{option} takes one name here, and several names are mutexes without a token; \
                  give one name, or leave out {option}"
             );
             Err(Failure::new(Exit::Usage, sentence))

@@ -149,7 +149,7 @@ impl fmt::Display for Reason {
         f.write_str(match self {
             Self::Closed => {
                 "the coordinator is closed, its runtime ended, a task panicked, or this process was \
-                 forked: make the coordinator after the fork"
+                 forked, and needs a coordinator of its own"
             }
             Self::Config(error) => return error.fmt(f),
             Self::Denied { .. } => "a right or a command is missing",

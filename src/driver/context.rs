@@ -200,7 +200,7 @@ impl Context {
         self.or_least(self.machine.majority_timeout())
     }
 
-    /// Returns how long a waiter in the queues may be silent. The result is at least four node
+    /// Returns how long a waiter in the queues may be silent. The result is at least four response
     /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
     pub(crate) fn waiter_timeout(&self) -> Duration {
         let slowest = self.or_least(self.machine.longest_timeout());

@@ -1,9 +1,6 @@
-//! Fencing tokens, and their receiving side.
+//! Fencing tokens.
 
-use std::{
-    fmt,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::fmt;
 
 /// The number of a holder of a [fenced](crate::Lock::fenced) lock. It is larger than the token of
 /// every earlier holder of the lock.
@@ -51,56 +48,5 @@ impl serde::Serialize for FencingToken {
 impl<'de> serde::Deserialize<'de> for FencingToken {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         u64::deserialize(deserializer).map(Self)
-    }
-}
-
-/// A check that keeps late writers out of a resource. A fence admits a
-/// [fencing token](FencingToken) only if it has admitted no larger token before.
-///
-/// Use a fence for a resource in this process, for example a file that only this process writes. A
-/// resource that has its own store must keep the largest token in that store, and must compare and
-/// write in one step. See [`docs::fencing`](crate::docs::fencing) for SQL and Redis.
-///
-/// # Guarantees
-///
-/// After a token was admitted, no smaller token is admitted. A holder must show its token with its
-/// *first* access, even if that access only reads. Otherwise a late writer could write after the
-/// holder has read and before the holder writes.
-///
-/// # Not guaranteed
-///
-/// - A check and the write after it are two steps. Keep a mutex of the process locked over both
-///   steps: otherwise a late writer may be admitted, pause, and write after a later holder.
-/// - A fence does not survive a restart of its process. A new fence has admitted no token.
-///
-/// ```
-/// use quorlock::{Fence, FencingToken};
-///
-/// let (first, second) = (FencingToken::from(33), FencingToken::from(34));
-/// let fence = Fence::new();
-/// assert!(fence.admit(first)); // the first holder reads
-/// assert!(fence.admit(second)); // the next holder took over
-/// assert!(!fence.admit(first)); // the first holder is late
-/// assert!(fence.admit(second)); // any number of times
-/// ```
-#[derive(Debug, Default)]
-pub struct Fence {
-    highest: AtomicU64,
-}
-
-impl Fence {
-    /// Creates a fence that has admitted no token.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            highest: AtomicU64::new(0),
-        }
-    }
-
-    /// Returns whether the fence admits `token`: it has admitted no larger token, which is from a
-    /// later holder. From then on, it admits no smaller token.
-    #[must_use = "a holder whose token is not admitted must not act"]
-    pub fn admit(&self, token: FencingToken) -> bool {
-        self.highest.fetch_max(token.0, Ordering::AcqRel) <= token.0
     }
 }

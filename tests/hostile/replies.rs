@@ -133,9 +133,9 @@ fn no_guard_has_a_slot_beyond_the_permits() {
                 })
             });
             let locks = coordinator(&fakes);
-            let within = locks.semaphore("a", 3).acquire_within(HANG).await;
+            let within = locks.semaphore("a", 3).plain().acquire_within(HANG).await;
             assert_eq!(within.unwrap().slot(), Some(2));
-            let beyond = locks.semaphore("b", 2).try_acquire().await;
+            let beyond = locks.semaphore("b", 2).plain().try_acquire().await;
             assert!(
                 matches!(&beyond, Err(error) if *error.reason() == Reason::NoQuorum),
                 "{beyond:?}"

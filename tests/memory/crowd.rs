@@ -103,7 +103,7 @@ async fn run(crowd: Crowd) -> Seen {
     for seed in 0..crowd.clients {
         let locks = Coordinator::new(&masters).unwrap();
         locks.ready(seconds(5)).await.unwrap();
-        let lock = locks.semaphore("r", crowd.permits).fenced();
+        let lock = locks.semaphore("r", crowd.permits).plain().fenced();
         clients.push(client(lock, Random::new(seed)));
     }
     let seen = futures::future::join_all(clients).await;
@@ -183,7 +183,7 @@ async fn with_different_holders(
     let sent = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
     let (before, start) = (sent(), Instant::now());
     let take = |locks: &Coordinator| -> JoinHandle<_> {
-        let lock = locks.semaphore(name, permits);
+        let lock = locks.semaphore(name, permits).plain();
         tokio::spawn(async move { lock.acquire().await.unwrap() })
     };
     let mut guards = Vec::new();

@@ -116,7 +116,7 @@ async fn a_closed_coordinator_is_explained() {
         &world,
         world.lock().try_acquire().await.unwrap_err(),
         "could not lock \"orders/42\": the coordinator is closed, its runtime ended, a task panicked, \
-         or this process was forked: make the coordinator after the fork",
+         or this process was forked, and needs a coordinator of its own",
     );
 }
 

@@ -75,8 +75,8 @@ async fn each_name_is_on_the_masters_of_its_group_only() {
                 Kind::Mutex => locks.mutex(&name),
                 Kind::Reentrant => locks.reentrant(&name, &owner),
                 Kind::Fair => locks.fair(&name).owner(&owner),
-                Kind::ReadWrite => locks.read_write(&name).owner(&owner).write(),
-                Kind::Semaphore => locks.semaphore(&name, 1),
+                Kind::ReadWrite => locks.read_write(&name).owner(&owner).write().plain(),
+                Kind::Semaphore => locks.semaphore(&name, 1).plain(),
                 other => panic!("groups have no {other}"),
             };
             let guard = lock.acquire().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
     let world = World::new();
     let locks = world.open(&IDS, &[]);
     let names = IDS.map(|id| name_in(&locks, id));
-    let all = locks.mutex_all(&names);
+    let all = locks.mutex_all(&names).plain();
     let guard = all.acquire().await.unwrap();
     for name in &names {
         assert!(locks.mutex(name).try_acquire().await.is_err(), "{name}");
@@ -169,7 +169,7 @@ async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
     let world = World::new();
     let locks = world.open(&IDS, &[]);
     let names = ["a", "b"].map(|id| name_in(&locks, id));
-    let guard = locks.mutex_all(&names).acquire().await.unwrap();
+    let guard = locks.mutex_all(&names).plain().acquire().await.unwrap();
     let group = guard.names().last().and_then(|name| locks.of(name).label());
     let down = IDS.iter().position(|id| Some(*id) == group).unwrap();
     world.masters[down]
@@ -190,7 +190,7 @@ async fn a_lock_of_several_names_is_available_once_each_group_votes() {
     let world = World::new();
     let locks = world.open(&IDS, &[]);
     let names = IDS.map(|id| name_in(&locks, id));
-    let all = locks.mutex_all(&names);
+    let all = locks.mutex_all(&names).plain();
     assert_eq!(all.available_permits().await.unwrap(), 1);
     for masters in &world.masters {
         for master in masters {
@@ -215,7 +215,7 @@ async fn a_release_waits_for_each_group_although_one_is_down() {
         let world = World::new();
         let locks = world.open(&IDS, &[]);
         let names = ["a", "b"].map(|id| name_in(&locks, id));
-        let guard = locks.mutex_all(&names).acquire().await.unwrap();
+        let guard = locks.mutex_all(&names).plain().acquire().await.unwrap();
         guard.all_votes().await;
         for master in &world.masters[down] {
             master.inject(Fault::Down);
@@ -246,7 +246,7 @@ async fn an_outage_keeps_no_name_of_another_group() {
     let down = IDS.iter().position(|id| *id == down).unwrap();
     let set_down = |fault: fn(&MemoryMaster)| world.masters[down].iter().for_each(fault);
     set_down(|master| master.inject(Fault::Down));
-    let all = locks.mutex_all(&names);
+    let all = locks.mutex_all(&names).plain();
     let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
     tokio::time::sleep(seconds(1)).await;
     let other = locks.mutex(&names[0]);

@@ -232,7 +232,12 @@ fn the_life_of_a_lock_is_counted() {
         assert_eq!(scrape.sum("quorlock_votes_total", ""), 15.0);
         assert_eq!(scrape.sum("quorlock_votes_total", "granted"), 9.0);
         assert_eq!(scrape.sum("quorlock_votes_total", "refused"), 6.0);
-        let of_two = world.locks.mutex_all([NAME, "another"]).try_acquire().await;
+        let of_two = world
+            .locks
+            .mutex_all([NAME, "another"])
+            .plain()
+            .try_acquire()
+            .await;
         Scrape::of(handle).assert(&[(r#"guards{kind="mutex"}"#, 1.0)]);
         drop(of_two.unwrap());
     });

@@ -2,8 +2,8 @@
 
 use quorlock::{
     ConfigError, Coordinator, Fault, MemoryMaster, Reason,
-    health::{MasterHealth, Membership},
-    tools::{MasterList, Tally},
+    health::MasterHealth,
+    tools::{MasterList, Membership, Tally},
     votes::Vote,
 };
 use tokio::time::sleep;
@@ -81,8 +81,8 @@ async fn a_waiter_of_both_lists_hears_of_a_release_by_either() {
         for kind in ["mutex", "fair", "reader", "permit"] {
             let lock = |locks: &Coordinator| match kind {
                 "fair" => locks.fair(kind),
-                "reader" => locks.read_write(kind).write(),
-                "permit" => locks.semaphore(kind, 1),
+                "reader" => locks.read_write(kind).write().plain(),
+                "permit" => locks.semaphore(kind, 1).plain(),
                 _ => locks.mutex(kind),
             };
             let guard = lock(&holder).acquire().await.unwrap();
@@ -201,7 +201,7 @@ async fn a_free_permit_is_found_while_the_masters_change() {
     for holders in [&old, &new] {
         let holders = Coordinator::new(holders).unwrap();
         for name in 0..8 {
-            let lock = |locks: &Coordinator| locks.semaphore(format!("{name}"), PERMITS);
+            let lock = |locks: &Coordinator| locks.semaphore(format!("{name}"), PERMITS).plain();
             let mut held = Vec::new();
             for _ in 1..PERMITS {
                 held.push(lock(&holders).acquire().await.unwrap());

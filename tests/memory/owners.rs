@@ -152,7 +152,7 @@ async fn a_level_with_a_shorter_ttl_shortens_nothing() {
 async fn acquisitions_of_a_lock_without_an_owner_exclude_each_other() {
     let world = World::new(3).await;
     let read_write = world.locks.read_write("config");
-    for lock in [world.locks.fair(NAME), read_write.write()] {
+    for lock in [world.locks.fair(NAME), plain(read_write.write())] {
         let guard = lock.acquire().await.unwrap();
         for other in [lock.clone(), lock.clone().owner(&world.locks.owner())] {
             let refused = other.try_acquire().await.unwrap_err();
@@ -199,11 +199,11 @@ async fn an_owner_that_cannot_be_used_is_refused_before_anything_is_sent() {
     for (lock, error) in [
         (locks.mutex(NAME).owner(&owner), no_owner(Kind::Mutex)),
         (
-            locks.mutex_all([NAME, "b"]).owner(&owner),
+            locks.mutex_all([NAME, "b"]).plain().owner(&owner),
             no_owner(Kind::Mutex),
         ),
         (
-            locks.semaphore(NAME, 2).owner(&owner),
+            locks.semaphore(NAME, 2).plain().owner(&owner),
             no_owner(Kind::Semaphore),
         ),
         (locks.reentrant(NAME, &foreign), is_foreign.clone()),

@@ -3,8 +3,7 @@
 use std::{mem, time::Duration};
 
 use quorlock::{
-    __internals::plain, ConfigError, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner,
-    Reason, Renewal,
+    __internals::plain, Coordinator, Fault, Guard, Lock, MemoryMaster, Owner, Reason, Renewal,
 };
 use tokio::{
     task::JoinSet,
@@ -18,7 +17,7 @@ fn read(locks: &Coordinator, owner: &Owner) -> Lock {
 }
 
 fn write(locks: &Coordinator, owner: &Owner) -> Lock {
-    locks.read_write("a").owner(owner).write()
+    locks.read_write("a").owner(owner).write().plain()
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,8 +31,8 @@ async fn a_writer_becomes_a_reader_without_a_gap() {
         async move { lock.acquire().await.unwrap() }
     });
     until_queued(&read(&locks, &locks.owner()), 1).await;
-    guard.downgrade().unwrap();
-    guard.downgrade().unwrap();
+    guard.downgrade();
+    guard.downgrade();
     let also = reading.await.unwrap();
     assert!(guard.shares() && guard.is_valid());
     assert!(write(&locks, &writer).try_acquire().await.is_err());
@@ -120,9 +119,10 @@ async fn a_writer_has_a_fencing_token() {
         assert!(token > last);
         last = token;
     }
-    let mutex = locks.mutex("b").acquire().await.unwrap();
-    let refused = ConfigError::NoReaders { kind: Kind::Mutex };
-    assert_eq!(mutex.downgrade().unwrap_err(), refused);
+    let writing = locks.read_write("a").owner(&owner).write().fenced();
+    let reading = writing.acquire().await.unwrap().downgrade();
+    assert!(locks.read_write("a").read().try_acquire().await.is_ok());
+    assert!(reading.is_valid());
 }
 
 /// The number of readers that wait in a test of their load.
@@ -261,14 +261,18 @@ async fn neither_side_waits_for_long() {
             .map(|user| plain(lock(user, "read").read()))
             .collect()
     };
-    let writers = || (0..8).map(|user| lock(user, "written").write()).collect();
+    let writers = || {
+        (0..8)
+            .map(|user| plain(lock(user, "written").write()))
+            .collect()
+    };
     for (name, dying, most) in [
         ("without deaths", false, 10 * HOLD),
         ("with deaths", true, 10 * HOLD + TTL),
     ] {
         let reader = || dying.then(|| plain(lock(1, "read").read()));
-        let writer = || dying.then(|| lock(1, "written").write());
-        let writer_waits = longest_wait(lock(0, "read").write(), readers(), reader).await;
+        let writer = || dying.then(|| plain(lock(1, "written").write()));
+        let writer_waits = longest_wait(plain(lock(0, "read").write()), readers(), reader).await;
         let reader_waits = longest_wait(plain(lock(0, "written").read()), writers(), writer).await;
         println!("{name}, a writer waited for {writer_waits:?}, a reader for {reader_waits:?}");
         assert!(writer_waits <= most, "{name}: {writer_waits:?}");

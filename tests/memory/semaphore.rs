@@ -24,7 +24,7 @@ async fn each_holder_has_a_slot_of_its_own() {
     for (count, permits) in [(1, 1), (3, 1), (3, 3), (4, 2), (5, 70), (5, 1_000)] {
         let masters = masters(count);
         let locks = Coordinator::new(&masters).unwrap();
-        let lock = locks.semaphore("a", permits);
+        let lock = locks.semaphore("a", permits).plain();
         let mut guards = fill(&lock, permits).await;
         assert_eq!(slots(&guards), (0..permits).collect());
         assert!(
@@ -65,7 +65,12 @@ async fn a_number_of_permits_that_cannot_be_used_is_refused() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
     for given in [0, 1_001, 65_537, usize::MAX] {
-        let refused = locks.semaphore("a", given).acquire().await.unwrap_err();
+        let refused = locks
+            .semaphore("a", given)
+            .plain()
+            .acquire()
+            .await
+            .unwrap_err();
         let expected = ConfigError::OutOfRange {
             setting: "semaphore",
             given: format!("{given} permits"),
@@ -82,7 +87,7 @@ async fn a_number_of_permits_that_cannot_be_used_is_refused() {
 async fn waiters_are_served_in_turn_and_a_release_calls_one() {
     let masters = masters(5);
     let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 3);
+    let lock = locks.semaphore("a", 3).plain();
     let mut guards = fill(&lock, 3).await;
     let (sender, mut served) = tokio::sync::mpsc::unbounded_channel();
     for waiter in 0..6 {
@@ -112,7 +117,7 @@ async fn waiters_are_served_in_turn_and_a_release_calls_one() {
 async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 3);
+    let lock = locks.semaphore("a", 3).plain();
     let owner = locks.owner();
     for kind in KINDS {
         assert_eq!(lock.available_permits().await.unwrap(), 3);
@@ -156,7 +161,7 @@ async fn a_master_with_another_kind_is_asked_once() {
     let locks = Coordinator::new(&masters).unwrap();
     locks.all_ready(seconds(1)).await.unwrap();
     let before = masters[2].commands();
-    let lock = locks.semaphore("a", 1);
+    let lock = locks.semaphore("a", 1).plain();
     let guard = lock.acquire().await.unwrap();
     let votes = guard.all_votes().await;
     assert_eq!(votes.granted_count(), 2);
@@ -172,7 +177,7 @@ async fn a_permit_of_a_full_semaphore_takes_three_commands_per_master() {
     let masters = masters(5);
     let commands = || masters.iter().map(MemoryMaster::commands).sum::<u64>();
     let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 2);
+    let lock = locks.semaphore("a", 2).plain();
     let mut held = VecDeque::from(fill(&lock, 2).await);
     let wait = || tokio::spawn(acquire(lock.clone()));
     let mut waiting = VecDeque::from([wait()]);

@@ -35,7 +35,7 @@ async fn wait_for_last(lacking: [&[usize]; 3]) -> Duration {
         builder.waiter_timeout(seconds(120)) // a poll comes after 30 s at the earliest
     };
     let locks = builder().build().unwrap();
-    let lock = locks.semaphore(NAME, PERMITS);
+    let lock = locks.semaphore(NAME, PERMITS).plain();
     let mut guards = Vec::new();
     for _ in 0..PERMITS {
         guards.push(lock.try_acquire().await.unwrap());
@@ -48,7 +48,7 @@ async fn wait_for_last(lacking: [&[usize]; 3]) -> Duration {
     }
     let other = builder().build().unwrap();
     let start = Instant::now();
-    let waiting = other.semaphore(NAME, PERMITS);
+    let waiting = other.semaphore(NAME, PERMITS).plain();
     let guard = waiting.acquire_within(seconds(60)).await.unwrap();
     assert_eq!(guard.slot(), Some(PERMITS - 1));
     start.elapsed()
@@ -81,7 +81,7 @@ async fn the_last_permit_is_found_although_masters_lack_holders() {
 async fn an_attempt_at_a_permit_takes_five_node_timeouts_at_most() {
     let response_timeout = millis(50);
     let world = World::with(3, |builder| builder.response_timeout(response_timeout)).await;
-    let lock = world.locks.semaphore(NAME, 3);
+    let lock = world.locks.semaphore(NAME, 3).plain();
     let mut guards = Vec::new();
     for _ in 0..3 {
         guards.push(lock.try_acquire().await.unwrap());
@@ -132,7 +132,7 @@ async fn a_waiter_pauses_if_the_votes_are_split_again_and_again() {
     // The agreed master is any of the three.
     for (lacking, off) in [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)].repeat(3) {
         let world = World::new(3).await;
-        let lock = world.locks.semaphore(NAME, 2).ttl(seconds(10));
+        let lock = world.locks.semaphore(NAME, 2).plain().ttl(seconds(10));
         let mut guards = [
             lock.try_acquire().await.unwrap(),
             lock.try_acquire().await.unwrap(),

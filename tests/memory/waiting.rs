@@ -532,8 +532,8 @@ async fn the_next_waiter_is_ready_when_the_first_gives_up() {
                 let lock = match kind {
                     Kind::Fair => locks.fair(NAME).owner(&owner),
                     Kind::ReadWrite if reads => plain(locks.read_write(NAME).owner(&owner).read()),
-                    Kind::ReadWrite => locks.read_write(NAME).owner(&owner).write(),
-                    _ => locks.semaphore(NAME, 1),
+                    Kind::ReadWrite => locks.read_write(NAME).owner(&owner).write().plain(),
+                    _ => locks.semaphore(NAME, 1).plain(),
                 };
                 let lock = lock.ttl(seconds(2)).renewal(renewal);
                 async move { lock.acquire_within(limit).await }

@@ -107,7 +107,7 @@ fn fork_and_call(
     let mut said = String::new();
     answers.read_to_string(&mut said).unwrap();
     const CLOSED: &str = "the coordinator is closed, its runtime ended, a task panicked, \
-                          or this process was forked: make the coordinator after the fork";
+                          or this process was forked, and needs a coordinator of its own";
     let expected = [
         &format!("acquire: could not lock \"other\": {CLOSED}"),
         &format!("own runtime: could not lock \"other\": {CLOSED}"),

@@ -87,7 +87,7 @@ async fn ask_once(
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lock = match call {
         "fair try_acquire" => locks.fair(call),
-        "available" | "semaphore try_acquire" => locks.semaphore(call, 3),
+        "available" | "semaphore try_acquire" => locks.semaphore(call, 3).plain(),
         _ => locks.mutex(call),
     };
     match (call, guard) {

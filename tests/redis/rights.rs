@@ -112,16 +112,16 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
 /// Becomes a reader, lets another owner read, and breaks the lock.
 async fn every_access(one: &Coordinator, other: &Coordinator) {
     let [mine, theirs] = [one.owner(), other.owner()];
-    let held = acquire_on_all(&one.read_write("shared").owner(&mine).write()).await;
+    let held = acquire_on_all(&one.read_write("shared").owner(&mine).write().plain()).await;
     let reader = other.read_write("shared").owner(&theirs).read();
     let waiting = tokio::spawn(async move { reader.acquire().await.unwrap() });
-    let observed = one.read_write("shared").owner(&mine).write();
+    let observed = one.read_write("shared").owner(&mine).write().plain();
     until("a reader in the queue", async || {
         let seen = observed.inspect().await.unwrap();
         (seen.waiters.len() == 1).then_some(())
     })
     .await;
-    held.downgrade().unwrap();
+    held.downgrade();
     let also = waiting.await.unwrap();
     also.extend(LONG).await.unwrap();
     also.all_votes().await;
@@ -137,7 +137,7 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
 /// Takes both permits of a semaphore, and breaks one while another client waits.
 async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
     let [one, other] = locks.map(|locks| {
-        let lock = locks.semaphore("shared", 2);
+        let lock = locks.semaphore("shared", 2).plain();
         if is_fenced {
             plain(lock.fenced())
         } else {

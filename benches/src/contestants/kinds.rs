@@ -2,9 +2,9 @@
 //! quarantine. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{
-    Coordinator, FencedGuard, Guard, Lock,
+    AllGuard, Coordinator, FencedGuard, Guard, Lock, PermitGuard,
     Quarantine::{self, Observed, Off},
-    ReadGuard,
+    ReadGuard, WriteGuard,
 };
 
 use super::quorlock::Quorlock;
@@ -101,17 +101,17 @@ contestant! {
 
 contestant! {
     /// The lock of a writer.
-    Writer, Off, |locks, key| locks.read_write(key).write(), try_acquire, Guard
+    Writer, Off, |locks, key| locks.read_write(key).write(), try_acquire, WriteGuard
 }
 
 contestant! {
     /// A semaphore with free permits.
-    Permit, Off, |locks, key| locks.semaphore(key, 4), try_acquire, Guard
+    Permit, Off, |locks, key| locks.semaphore(key, 4), try_acquire, PermitGuard
 }
 
 contestant! {
     /// Ten mutexes at once.
-    TenNames, Off, |locks, key| locks.mutex_all((0..10).map(|at| format!("{key}/{at}"))), try_acquire, Guard
+    TenNames, Off, |locks, key| locks.mutex_all((0..10).map(|at| format!("{key}/{at}"))), try_acquire, AllGuard
 }
 
 contestant! {

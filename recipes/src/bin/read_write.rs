@@ -37,7 +37,7 @@ async fn write(locks: &Coordinator, directory: &str, version: u32) -> Result<()>
         guard.ensure_held()?;
         fs::write(Path::new(directory).join(file), version.to_string())?;
     }
-    guard.downgrade()?; // others may read; no one writes before this guard is released
+    let guard = guard.downgrade(); // others may read; no one writes before this guard is released
     let written = fs::read_to_string(Path::new(directory).join("ports"))?;
     println!("wrote {written}");
     drop(guard);

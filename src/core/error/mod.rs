@@ -24,8 +24,8 @@ pub enum ExtendError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// The lock is lost, so the guard is not valid. If the lock was lost before the call, nothing was
-    /// sent.
+    /// The lock is lost, so the guard is not valid. If the lock was lost before the call, nothing
+    /// was sent.
     #[error("could not extend: {0}")]
     Lost(#[from] LostError),
 
@@ -39,11 +39,11 @@ pub enum ExtendError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AskError {
-    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in the
-    /// task of the coordinator, or the coordinator was made before this process was forked.
+    /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in
+    /// the task of the coordinator, or the coordinator was made before this process was forked.
     #[error(
         "the coordinator is closed, its runtime ended, a task panicked, \
-         or this process was forked: make the coordinator after the fork"
+         or this process was forked, and needs a coordinator of its own"
     )]
     Closed,
 
@@ -51,9 +51,9 @@ pub enum AskError {
     #[error(transparent)]
     Config(#[from] ConfigError),
 
-    /// So many masters deny a right, or lack a command, that the others are no majority. A call that
-    /// waits did not wait until its time limit, because only someone who gives the right can change
-    /// this.
+    /// So many masters deny a right, or lack a command, that the others are no majority. A call
+    /// that waits did not wait until its time limit, because only someone who gives the right can
+    /// change this.
     #[error("a right or a command is missing on {}: {votes}", .votes.denial_text())]
     #[non_exhaustive]
     Denied {

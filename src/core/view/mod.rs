@@ -93,6 +93,7 @@ pub struct MasterHealth {
     pub master: Arc<str>,
     /// Whether the master joins, leaves or stays while the masters [are
     /// changed](crate::Builder::old_masters).
+    #[doc(hidden)]
     pub membership: Membership,
     /// The connection to the master.
     pub state: MasterState,

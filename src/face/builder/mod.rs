@@ -155,7 +155,7 @@ impl Builder {
     /// After three response timeouts without a byte, a master that owes a reply gets no more requests,
     /// and its connection is closed, but with the default not within half a second. The connection
     /// is closed after one response timeout if it was silent for a second before the unanswered command,
-    /// and that command is not an extension. The connection is also closed after thirty node
+    /// and that command is not an extension. The connection is also closed after thirty response
     /// timeouts without a complete reply.
     pub fn response_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("response timeout", timeout, 60).map(ResponseTimeout::Fixed);

@@ -31,8 +31,8 @@ use crate::{
 /// Each field is a key of the file, and a variable: `max_ttl` is `QUORLOCK_MAX_TTL`. Times are
 /// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
 /// between the URLs. A variable that is empty counts as unset. In a file, a key that is not known
-/// is an error. The error of a parser may show a line of the file, so write no password into the
-/// file: use [`password_file`](Self::password_file).
+/// is an error. The error of a parser may show the file, above all its `Debug`: print only its
+/// message, and write no password into the file: use [`password_file`](Self::password_file).
 ///
 /// The password is not among the fields. It is the content of
 /// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`. Masters

@@ -6,7 +6,10 @@ use super::Coordinator;
 use crate::{
     core::kind::Kind,
     driver::claim::owned_lock::LockOwner,
-    face::lock::{Lock, Owner, shared::ReadWriteLock},
+    face::{
+        guard::{AllGuard, PermitGuard},
+        lock::{Lock, Owner, shared::ReadWriteLock},
+    },
 };
 
 /// Methods that return locks. A name or an owner that cannot be used is reported when the lock is
@@ -133,7 +136,7 @@ impl Coordinator {
     /// who came earlier. So a stream of readers does not keep a writer out, and writers do not keep
     /// a reader out.
     ///
-    /// A writer may [become a reader](crate::Guard::downgrade). With an
+    /// A writer may [become a reader](crate::WriteGuard::downgrade). With an
     /// [owner](ReadWriteLock::owner), the lock is reentrant: the writer may also read. A reader
     /// cannot become the writer, because two readers could wait for each other: see
     /// [`Upgrade`](crate::Reason::Upgrade).
@@ -162,8 +165,8 @@ impl Coordinator {
     /// reading.release().await?;
     /// also_reading.release().await?;
     /// let writing = config.write().acquire().await?;
-    /// writing.downgrade()?; // others may read what was written
-    /// # drop(writing);
+    /// let reading = writing.downgrade(); // others may read what was written
+    /// # drop(reading);
     /// # Ok(()) }
     /// ```
     pub fn read_write(&self, name: impl AsRef<str>) -> ReadWriteLock {
@@ -175,7 +178,7 @@ impl Coordinator {
     /// Returns the semaphore called `name`. At most `permits` guards hold it at once. `permits` is
     /// from 1 to 1,000. Sends nothing.
     ///
-    /// Each guard has a [slot](crate::Guard::slot) of its own, which no other guard has at the same
+    /// Each guard has a [slot](PermitGuard::slot) of its own, which no other guard has at the same
     /// time. A job that needs several permits holds several guards. Waiters are served in the order
     /// in which they came, like those of a [fair lock](Self::fair), but waiters that come close
     /// together may swap places.
@@ -202,7 +205,7 @@ impl Coordinator {
     /// let third = jobs.acquire().await?;
     /// # Ok(()) }
     /// ```
-    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock<PermitGuard> {
         Lock::semaphore(self.context.clone(), name.as_ref(), permits)
     }
 
@@ -236,7 +239,7 @@ impl Coordinator {
     /// assert!(guard.names().eq(["account/3", "account/7"]));
     /// # Ok(()) }
     /// ```
-    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
+    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock<AllGuard> {
         Lock::mutex_all(&self.context, |_| self.context.clone(), names)
     }
 

@@ -32,8 +32,10 @@ mod questions;
 /// are idle: the task that renews may wait for the thread on which it was woken. Run such code with
 /// `spawn_blocking` or `block_in_place`.
 ///
-/// When the runtime of the task shuts down, locks that are held are [lost](crate::Guard::lost),
-/// and acquisitions fail with [`Closed`](crate::Reason::Closed). The same happens if a
+/// When the runtime of the task shuts down, locks that are held are no longer renewed. Then
+/// [`lost`](crate::Guard::lost) and [`run`](crate::Guard::run) end at once, all checks of a guard
+/// stay true until its validity ends, no release is sent any more, and acquisitions fail with
+/// [`Closed`](crate::Reason::Closed). The same happens if a
 /// [stream](crate::MasterSpec::with_connector) of the program panics, and in a process that was forked
 /// after the coordinator was made. The parent of that process keeps its locks. A panic of a
 /// `tracing` subscriber, a metrics recorder or a waker harms no call.
@@ -92,6 +94,9 @@ impl Coordinator {
 
     /// Returns the changes of the masters' states. `next` of `StreamExt` in the crate `futures`
     /// waits for the next one.
+    ///
+    /// A coordinator that uses no lock sends nothing, so it does not notice that a master hangs. To
+    /// notice it, call [`ready`](Self::ready) with a limit of zero from time to time.
     ///
     /// The stream begins with the present state of every master. Then it yields the new state of a
     /// master each time that the master is connected, goes down, is quarantined, votes again, stops

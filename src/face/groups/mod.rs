@@ -15,6 +15,7 @@ use self::{
 use super::{
     builder::{Builder, open::Listed},
     coordinator::Coordinator,
+    guard::{AllGuard, PermitGuard},
     lock::{Lock, Owner, shared::ReadWriteLock},
 };
 use crate::core::{config_error::ConfigError, error::AskError, vote::votes::Votes};
@@ -172,7 +173,7 @@ impl Groups {
     }
 
     /// Returns the semaphore called `name`: see [`Coordinator::semaphore`].
-    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock {
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock<PermitGuard> {
         let name = name.as_ref();
         self.of(name).semaphore(name, permits)
     }
@@ -191,7 +192,7 @@ impl Groups {
     ///
     /// If the masters of one group give no answers for a long time, the names of the other groups
     /// are released until these masters answer.
-    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock {
+    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock<AllGuard> {
         let context_of = |name: &str| self.of(name).context.clone();
         Lock::mutex_all(&self.0.first.context, context_of, names)
     }

@@ -2,10 +2,14 @@
 
 use std::ops::Deref;
 
-use super::{Guard, any::sealed::FromGuard};
+use super::{
+    AllGuard, Guard, ReadGuard, WriteGuard,
+    any::{AnyGuard, Fenceable, OneName, sealed::FromGuard},
+};
 use crate::{core::error::TooFewMasters, face::fence::FencingToken};
 
-/// A [`Guard`] of a [fenced](crate::Lock::fenced) lock, with its fencing token.
+/// A guard of a [fenced](crate::Lock::fenced) lock: a guard of the type `G`, with its fencing
+/// token.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -22,23 +26,23 @@ use crate::{core::error::TooFewMasters, face::fence::FencingToken};
 #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
 #[clippy::has_significant_drop]
 #[derive(Debug)]
-pub struct FencedGuard {
-    guard: Guard,
+pub struct FencedGuard<G = Guard> {
+    guard: G,
     token: FencingToken,
 }
 
-impl FencedGuard {
+impl<G: OneName> FencedGuard<G> {
     /// Returns the fencing token. It stays the same when the lock is extended, and when its owner
     /// acquires it again.
-    ///
-    /// If the guard holds [several names](crate::Coordinator::mutex_all), returns the token of the
-    /// [first](Guard::name). Each name has a token of its own: see [`tokens`](Self::tokens).
     pub fn token(&self) -> FencingToken {
         self.token
     }
+}
 
+impl FencedGuard<AllGuard> {
     /// Returns each name that the guard holds, with the fencing token for the resource that the
-    /// name protects. The order is that of [`names`](Guard::names).
+    /// name protects. The order is that of [`names`](Guard::names). **Each name has tokens of its
+    /// own:** the token of one name says nothing about the resource of another.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -55,7 +59,17 @@ impl FencedGuard {
     pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
         self.guard.fencing_tokens()
     }
+}
 
+impl FencedGuard<WriteGuard> {
+    /// Turns this guard into the guard of a reader, as [`WriteGuard::downgrade`] does. Show no
+    /// resource the token from then on.
+    pub fn downgrade(self) -> ReadGuard {
+        self.guard.downgrade()
+    }
+}
+
+impl<G: AnyGuard> FencedGuard<G> {
     /// Releases the lock on all masters, and waits until a majority has confirmed: see
     /// [`Guard::release`].
     ///
@@ -63,33 +77,36 @@ impl FencedGuard {
     ///
     /// [`TooFewMasters`]: fewer than a majority confirmed in time.
     pub async fn release(self) -> Result<(), TooFewMasters> {
-        self.guard.release().await
+        self.guard.into().release().await
     }
 }
 
-impl FromGuard for FencedGuard {
+impl<G: Fenceable> AnyGuard for FencedGuard<G> {}
+
+impl<G: Fenceable> FromGuard for FencedGuard<G> {
     fn from_guard(guard: Guard) -> Option<Self> {
         let (_, token) = guard.fencing_tokens().next()?;
+        let guard = G::from_guard(guard)?;
         Some(Self { guard, token })
     }
 }
 
-impl Deref for FencedGuard {
-    type Target = Guard;
+impl<G> Deref for FencedGuard<G> {
+    type Target = G;
 
-    fn deref(&self) -> &Guard {
+    fn deref(&self) -> &G {
         &self.guard
     }
 }
 
-impl AsRef<Guard> for FencedGuard {
+impl<G: AnyGuard> AsRef<Guard> for FencedGuard<G> {
     fn as_ref(&self) -> &Guard {
-        self
+        self.guard.as_ref()
     }
 }
 
-impl From<FencedGuard> for Guard {
-    fn from(fenced: FencedGuard) -> Self {
-        fenced.guard
+impl<G: AnyGuard> From<FencedGuard<G>> for Guard {
+    fn from(fenced: FencedGuard<G>) -> Self {
+        fenced.guard.into()
     }
 }

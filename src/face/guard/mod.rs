@@ -8,12 +8,15 @@ use std::{
 
 use futures::future::{Either, select, select_all};
 
-pub use self::{any::AnyGuard, fenced::FencedGuard, read::ReadGuard};
+pub use self::{
+    any::{AnyGuard, Fenceable, OneName},
+    fenced::FencedGuard,
+    shared::{AllGuard, PermitGuard, ReadGuard, WriteGuard},
+};
 use super::fence::FencingToken;
 use crate::{
     clock,
     core::{
-        config_error::ConfigError,
         error::{ExtendError, LostError, TooFewMasters},
         kind::Access,
         view::LockState,
@@ -25,7 +28,7 @@ use crate::{
 
 mod any;
 mod fenced;
-mod read;
+mod shared;
 
 /// A lock that a majority of masters holds for this guard, until
 /// [`valid_until`](Self::valid_until).
@@ -48,7 +51,7 @@ mod read;
 ///
 /// While this guard [is valid](Self::is_valid), no other guard of this name is valid in any
 /// process. The exceptions are guards of one [owner](crate::Owner), guards of readers, and guards
-/// of different [slots](Self::slot): such guards can be valid together.
+/// of different [slots](PermitGuard::slot): such guards can be valid together.
 /// [`docs::guarantees`](crate::docs::guarantees) lists the conditions.
 ///
 /// The guards of one owner for the same lock are levels of that lock. They share its validity, its
@@ -91,7 +94,8 @@ impl Guard {
     }
 
     /// Returns each name with its fencing token. Returns nothing if the lock is not fenced.
-    pub(crate) fn fencing_tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
+    #[doc(hidden)]
+    pub fn fencing_tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
         self.levels().filter_map(|level| {
             let token = level.claim.fencing_token()?;
             Some((&**level.claim.name(), FencingToken::from(token)))
@@ -117,10 +121,8 @@ impl Guard {
         self.first.claim.depth()
     }
 
-    /// Returns the slot of this guard of a [semaphore](crate::Coordinator::semaphore): a number
-    /// from 0 to one less than the number of permits. No other valid guard of the semaphore has the
-    /// same slot, so a program can use the slot to choose one of several resources. Returns `None`
-    /// for any other lock.
+    /// Returns the slot of a permit. `None` for any other lock.
+    #[doc(hidden)]
     pub fn slot(&self) -> Option<usize> {
         self.first.claim.slot().map(Slot::shown)
     }
@@ -133,25 +135,12 @@ impl Guard {
         self.first.access() == Access::Shared
     }
 
-    /// Turns this guard of a writer into the guard of a reader. No one else can write in between,
-    /// and readers need not wait any longer. Does nothing to the guard of a reader.
-    ///
-    /// This method does not wait for the masters. If the owner has no other guard that writes, this
-    /// method posts an extension, which tells the masters of the change. A master that misses this
-    /// extension learns of the change from the next extension. Until then, the master keeps readers
-    /// away.
-    ///
-    /// # Errors
-    ///
-    /// [`NoReaders`](ConfigError::NoReaders): the lock is no read-write lock. The guard stays as it
-    /// is.
-    pub fn downgrade(&self) -> Result<(), ConfigError> {
-        let kind = self.first.claim.kind();
-        if !kind.spec().has_readers {
-            return Err(ConfigError::NoReaders { kind });
+    /// Turns this guard of a writer into the guard of a reader. Does nothing to any other guard.
+    #[doc(hidden)]
+    pub fn downgrade(&self) {
+        if self.first.claim.kind().spec().has_readers {
+            self.first.downgrade();
         }
-        self.first.downgrade();
-        Ok(())
     }
 
     /// Returns the length of the validity: the TTL, minus the duration of the round that won or
@@ -161,7 +150,8 @@ impl Guard {
         self.weakest().validity()
     }
 
-    /// Returns when the validity ends, on the clock of [`Instant`].
+    /// Returns when the validity ends, on the clock of [`Instant`]. With tokio's paused clock,
+    /// compare it with tokio's `Instant`.
     ///
     /// While the lock is valid, this instant is the present time plus
     /// [`remaining`](Self::remaining). If the machine is suspended, or its wall clock steps
@@ -313,7 +303,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// After every error except `Lost` and `Expired` the guard is as valid as before. No key was
+    /// After every error except `Lost` the guard is as valid as before. No key was
     /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
     /// validity of the guard does not become longer.
     ///

@@ -27,9 +27,12 @@ pub(crate) mod shared;
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
 /// [kind](crate::Kind).
 ///
-/// `G` is the type of its guards. It is [`Guard`] unless the lock is [fenced](Self::fenced)
-/// ([`FencedGuard`](crate::FencedGuard)) or is that of a reader
-/// ([`ReadGuard`](crate::ReadGuard)).
+/// `G` is the type of its guards. Those of a mutex, a reentrant and a fair lock have the type
+/// [`Guard`]. All other types deref to it and can be turned into it:
+/// [`PermitGuard`](crate::PermitGuard), [`ReadGuard`](crate::ReadGuard),
+/// [`WriteGuard`](crate::WriteGuard), [`AllGuard`](crate::AllGuard) of several names, and
+/// [`FencedGuard`](crate::FencedGuard) of a [fenced](Self::fenced) lock. A function that takes
+/// `&Guard` takes a reference to a variable of each of these types.
 ///
 /// A lock is cheap to make and to clone. It holds nothing until it is acquired. Two acquisitions of
 /// one `Lock` exclude each other, like those of two programs, unless an [owner](Self::owner) was
@@ -290,19 +293,17 @@ impl<G: AnyGuard> Lock<G> {
 }
 
 impl<G> Lock<G> {
+    /// Returns this lock as one whose guards have the type [`Guard`].
+    #[doc(hidden)]
+    pub fn plain(self) -> Lock {
+        Lock::of(self.draft)
+    }
+
     fn of(draft: Draft) -> Self {
         Self {
             draft,
             guard: PhantomData,
         }
-    }
-}
-
-#[cfg(any(test, feature = "__internals"))]
-impl<G> Lock<G> {
-    /// Returns this lock as one whose guards have the type [`Guard`].
-    pub(crate) fn plain(self) -> Lock {
-        Lock::of(self.draft)
     }
 }
 

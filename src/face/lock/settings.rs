@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Lock, Owner};
 use crate::{
     core::{config_error::ConfigError, time::lease::Renewal},
-    face::guard::FencedGuard,
+    face::guard::{Fenceable, FencedGuard},
 };
 
 /// Settings of one lock. The TTL and the renewal replace those of the coordinator.
@@ -87,7 +87,7 @@ impl<G> Lock<G> {
     /// attempt of the owner ends the minimum time, even if the attempt fails. So use a
     /// lock without an owner.
     ///
-    /// A writer becomes a reader by [`downgrade`](crate::Guard::downgrade), or when its last guard
+    /// A writer becomes a reader by [`downgrade`](crate::WriteGuard::downgrade), or when its last guard
     /// that writes is dropped before one that reads. From then on, others may read, too: the rest
     /// of the minimum time keeps out only writers.
     ///
@@ -117,14 +117,15 @@ impl<G> Lock<G> {
     }
 }
 
-impl Lock {
+impl<G: Fenceable> Lock<G> {
     /// Makes every guard carry a [fencing token](FencedGuard::token). The token is larger than that
-    /// of every earlier holder of this lock. The lock of a [reader](crate::ReadWriteLock::read) has
-    /// no such method, because readers hold the lock together.
+    /// of every earlier holder of this lock. A [reader](crate::ReadWriteLock::read) has no token,
+    /// because readers hold the lock together.
     ///
     /// The holder passes the token to the resource that it writes to. The resource refuses a token
-    /// that is smaller than the largest token it has seen: see [`Fence`](crate::Fence). In this way
-    /// the resource stops a holder that acts late. A lock alone cannot do that.
+    /// that is smaller than the largest token it has seen: see
+    /// [`docs::fencing`](crate::docs::fencing). In this way the resource stops a holder that acts
+    /// late. A lock alone cannot do that.
     ///
     /// A token normally costs no extra round. It costs one more round if the masters' counters for
     /// tokens are ahead of the clock of this process. It costs one more round, once per
@@ -146,7 +147,7 @@ impl Lock {
     /// assert!(lock.acquire().await?.token() > earlier);
     /// # Ok(()) }
     /// ```
-    pub fn fenced(mut self) -> Lock<FencedGuard> {
+    pub fn fenced(mut self) -> Lock<FencedGuard<G>> {
         self.draft.is_fenced = true;
         Lock::of(self.draft)
     }

@@ -10,10 +10,10 @@ use crate::{
         claim::{Level, ask::LockRequest},
         context::Context,
     },
-    face::guard::Guard,
+    face::guard::{AllGuard, Guard},
 };
 
-impl Lock {
+impl Lock<AllGuard> {
     /// Returns the lock of these names. `context_of` returns the context for a name.
     pub(crate) fn mutex_all(
         first: &Arc<Context>,
@@ -24,7 +24,8 @@ impl Lock {
         let names = names.into_iter();
         let lock_ids = names.map(|name| template.lock_id(Kind::Mutex, name.as_ref().into()));
         let lock_ids = lock_ids.collect::<Result<Vec<_>, _>>().and_then(in_order);
-        let mut lock = Self::new(first.clone(), Kind::Mutex, "");
+        let draft = Lock::new(first.clone(), Kind::Mutex, "").draft;
+        let mut lock = Self::of(draft);
         match lock_ids {
             Ok((first, others)) => {
                 let others = others.into_iter();

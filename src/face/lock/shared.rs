@@ -10,7 +10,7 @@ use crate::{
         kind::{Access, Kind},
     },
     driver::context::Context,
-    face::guard::ReadGuard,
+    face::guard::{PermitGuard, ReadGuard, WriteGuard},
 };
 
 /// A named lock that readers share, and that a writer holds alone, from
@@ -43,18 +43,18 @@ impl ReadWriteLock {
 
     /// Returns the lock of the writer. No other owner can read or write at the same time.
     ///
-    /// Its guards may [become guards of a reader](crate::Guard::downgrade). If the lock has an
+    /// Its guards may [become guards of a reader](WriteGuard::downgrade). If the lock has an
     /// [owner](Self::owner), the writer may also [read](Self::read). A reader cannot become the
     /// writer: if the owner holds the lock only as a reader, acquiring this lock fails with
     /// [`Upgrade`](crate::Reason::Upgrade), and sends nothing.
-    pub fn write(&self) -> Lock {
-        self.writer.clone()
+    pub fn write(&self) -> Lock<WriteGuard> {
+        Lock::of(self.writer.draft.clone())
     }
 }
 
-impl Lock {
+impl Lock<PermitGuard> {
     pub(crate) fn semaphore(context: Arc<Context>, name: &str, permits: usize) -> Self {
-        let draft = Self::new(context, Kind::Semaphore, name).draft;
+        let draft = Lock::new(context, Kind::Semaphore, name).draft;
         let count = u16::try_from(permits).ok();
         let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
         Self::of(Draft {

@@ -91,7 +91,7 @@ impl LockNumber {
 
     /// Returns this mutex and another one as one lock.
     pub fn lock_with(self, other: Self, locks: &Coordinator) -> Lock {
-        let lock = locks.mutex_all([self, other].map(Self::name));
+        let lock = locks.mutex_all([self, other].map(Self::name)).plain();
         if self.is_fenced() {
             plain(lock.fenced())
         } else {
@@ -101,7 +101,7 @@ impl LockNumber {
 
     pub fn lock(self, locks: &Coordinator, owner: &Owner) -> Lock {
         let lock = if self.is_semaphore() {
-            locks.semaphore(self.name(), PERMITS)
+            locks.semaphore(self.name(), PERMITS).plain()
         } else {
             locks.of_kind(self.kind(), self.name(), owner)
         };
