@@ -17,7 +17,7 @@ use std::{
 };
 
 use quorlock::{
-    ConfigError, Coordinator, Fault, Guard, LostReason, MemoryMaster, Quarantine, Reason,
+    AskError, ConfigError, Coordinator, Fault, Guard, LostReason, MemoryMaster, Quarantine, Reason,
 };
 use testkit::times::{millis, seconds};
 use tokio::{
@@ -273,6 +273,8 @@ fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     in_time("a guard", move || drop(mutex));
     let closed = other.block_on(locks.mutex("t").acquire());
     assert_eq!(*closed.unwrap_err().reason(), Reason::Closed);
+    let inspected = other.block_on(locks.mutex("t").inspect());
+    assert!(matches!(inspected, Err(AskError::Closed)), "{inspected:?}");
     other.block_on(fair.release()).unwrap_err();
     assert!(!other.block_on(locks.close_within(LIMIT)));
     in_time("the rest", move || drop((events, owner, locks)));

@@ -145,6 +145,12 @@ impl Votes {
         counted.map(|(master, _)| master).collect()
     }
 
+    /// Returns whether nothing asks the masters any more.
+    pub(crate) fn are_closed(&self) -> bool {
+        self.iter()
+            .all(|row| row.failure() == Some(&Failure::Closed))
+    }
+
     /// Returns whether all masters have granted so far.
     pub(crate) fn has_all(&self) -> bool {
         self.granted_count() == self.master_count()

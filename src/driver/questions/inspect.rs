@@ -24,6 +24,9 @@ pub(crate) async fn inspect(context: &Context, lock_id: &LockId) -> Result<Inspe
     // Waits for all masters. The answers of a majority may not be enough to name the holder.
     round.settled().await;
     let (votes, seen) = (round.votes(), round.seen());
+    if votes.are_closed() {
+        return Err(AskError::Closed);
+    }
     if round.read(Round::outcome) != Outcome::Won {
         let views = Asked::Inspect(inspection::views(&seen).collect());
         return Err(TooFewMasters::new(&name, votes, views).into());

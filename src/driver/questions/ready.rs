@@ -10,7 +10,7 @@ use crate::{
             Failure, Verb, Vote,
             round::{CastVote, Round},
             server_error::ServerError,
-            votes::{VoteRow, Votes},
+            votes::Votes,
         },
     },
     driver::{acquire::denied::Deadline, context::Context},
@@ -32,8 +32,7 @@ pub(crate) async fn ready(
     loop {
         context.check_open().ok()?;
         let votes = ask(context, is_enough).await;
-        let is_gone = |row: VoteRow<'_>| row.failure() == Some(&Failure::Closed);
-        if votes.iter().all(is_gone) {
+        if votes.are_closed() {
             return None;
         }
         if is_enough(&votes) {
