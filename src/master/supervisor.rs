@@ -21,7 +21,6 @@ use crate::{
     core::{
         restart::DataLoss,
         time::{Backoff, tick::Tick},
-        view::DialRefusal,
     },
     machine::{
         out::MasterEvent,
@@ -59,7 +58,11 @@ async fn run(dialer: Dialer, port: &Port) {
         let Some(ended) = ended else {
             return;
         };
-        let (why, refusal) = ended.reason();
+        let (why, refusal) = match &ended {
+            Ended::Broke(why) => (why.clone(), None),
+            Ended::DialFailed(error) => (error.to_string().into(), error.refusal()),
+            Ended::GivenUp => ("no reply for too long, connection given up".into(), None),
+        };
         let has_worked = port.with(|session, cx| {
             let has_worked = outage.note(&ended, &why, session, cx);
             session.disconnect(cx, &why, has_worked);
@@ -217,16 +220,6 @@ enum Ended {
     DialFailed(ConnectError),
     /// The supervisor gave up the connection, because the master was silent for too long.
     GivenUp,
-}
-
-impl Ended {
-    fn reason(&self) -> (Arc<str>, Option<DialRefusal>) {
-        match self {
-            Self::Broke(why) => (why.clone(), None),
-            Self::DialFailed(error) => (error.to_string().into(), error.refusal()),
-            Self::GivenUp => ("no reply for too long, connection given up".into(), None),
-        }
-    }
 }
 
 /// The failures of a master since it last worked. The log gets one warning when an outage begins,
