@@ -45,7 +45,7 @@ impl<M> By<By<M>> {
         (second, seconds): (&'static str, &[&'static str]),
     ) -> Self {
         let of = |one, other| register(name, &[(first, one), (second, other)]);
-        By::new(firsts, |one| By::new(seconds, |other| of(one, other)))
+        Self::new(firsts, |one| By::new(seconds, |other| of(one, other)))
     }
 
     /// Returns the series for a value of the first label and a value of the second, if both are

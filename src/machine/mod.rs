@@ -12,7 +12,7 @@ use slotmap::{SlotMap, new_key_type};
 
 use self::{
     claim::{Claim, ask::Asking, extend::Heal, step::Step},
-    out::{Effect, Request, What, boxed, keep},
+    out::{Effect, Request, Spare, What, boxed, keep},
     renewals::Renewals,
     rights::KnownRights,
     round::{Role, RoundEvent, Rounds, renewal_word},
@@ -74,7 +74,7 @@ pub(crate) struct Machine {
     roster: Arc<Roster>,
     /// Boxes, because the map grows in steps of two.
     claims: SlotMap<ClaimId, Box<Claim>>,
-    spare: Vec<Box<Claim>>,
+    spare: Spare<Claim>,
     pub(crate) rounds: Rounds,
     pub(crate) renewals: Renewals,
     pub(crate) waiters: Waiters,

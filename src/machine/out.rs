@@ -153,9 +153,12 @@ impl Request {
 /// need no allocation, and what a burst has needed is freed.
 const MOST_SPARE: usize = 256;
 
+/// Boxes to use again.
+pub(super) type Spare<T> = Vec<Box<T>>;
+
 /// Returns a box with `value`: one of those in `spare`, if there is one.
 #[inline]
-pub(super) fn boxed<T>(spare: &mut Vec<Box<T>>, value: T) -> Box<T> {
+pub(super) fn boxed<T>(spare: &mut Spare<T>, value: T) -> Box<T> {
     match spare.pop() {
         Some(mut spare) => {
             *spare = value;

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{
     ClaimId, Now, RoundId, VotesTo,
-    out::{Effect, Request, boxed, keep},
+    out::{Effect, Request, Spare, boxed, keep},
 };
 use crate::core::{
     protocol::{command::Command, name::LockId},
@@ -20,7 +20,7 @@ use crate::core::{
 pub(crate) struct Rounds {
     /// Boxes, because the map grows in steps of two.
     rounds: SlotMap<RoundId, Box<LiveRound>>,
-    spare: Vec<Box<LiveRound>>,
+    spare: Spare<LiveRound>,
     /// The commands to post before the machine is unlocked, each with the masters that get it. So a
     /// release never overtakes an extension.
     pub(super) posts: Vec<(MasterSet, Arc<Request>)>,

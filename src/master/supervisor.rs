@@ -21,7 +21,6 @@ use crate::{
     core::{
         restart::DataLoss,
         time::{Backoff, tick::Tick},
-        view::DialRefusal,
     },
     machine::{
         out::MasterEvent,
@@ -43,10 +42,7 @@ pub(super) fn supervise(
     // The port is created outside the future, so that the session ends even if the runtime drops
     // the future before the first poll.
     let port = Port { machine, master };
-    async move {
-        let port = port;
-        run(dialer, &port).await;
-    }
+    async move { run(dialer, &port).await }
 }
 
 async fn run(dialer: Dialer, port: &Port) {
@@ -62,7 +58,11 @@ async fn run(dialer: Dialer, port: &Port) {
         let Some(ended) = ended else {
             return;
         };
-        let (why, refusal) = ended.reason();
+        let (why, refusal) = match &ended {
+            Ended::Broke(why) => (why.clone(), None),
+            Ended::DialFailed(error) => (error.to_string().into(), error.refusal()),
+            Ended::GivenUp => ("no reply for too long, connection given up".into(), None),
+        };
         let has_worked = port.with(|session, cx| {
             let has_worked = outage.note(&ended, &why, session, cx);
             session.disconnect(cx, &why, has_worked);
@@ -144,10 +144,9 @@ async fn serve(
     outage: &mut Outage,
     port: &Port,
 ) -> Option<Ended> {
-    let (round_trip, reports_changes) = (connection.round_trip, connection.reports_changes);
     port.with(|session, cx| {
         outage.connected(session, cx);
-        session.connect(cx, round_trip, loss, reports_changes);
+        session.connect(cx, connection.round_trip, loss, connection.reports_changes);
     });
     let mut timer = LazyTimer::default();
     poll_fn(|cx| {
@@ -164,13 +163,13 @@ async fn serve(
                 return Poll::Pending;
             };
             ready!(timer.poll(cx, at));
-            match port.with(|session, step| Due::of(session, step, at)) {
-                Due::GiveUp => {
+            match port.with(|session, step| on_deadline(session, step, at)) {
+                Some(true) => {
                     connection.give_up();
                     return Poll::Ready(Some(Ended::GivenUp));
                 }
-                Due::GoOn => {}
-                Due::Read => return poll_yield(cx),
+                Some(false) => {}
+                None => return poll_yield(cx),
             }
         }
         poll_yield(cx)
@@ -203,27 +202,15 @@ fn exchange(
     })
 }
 
-/// What to do after a deadline.
-enum Due {
-    GiveUp,
-    GoOn,
-    /// Replies may have arrived that were not read.
-    Read,
-}
-
-impl Due {
-    /// Does what is due at `at`.
-    fn of(session: &mut Session, step: &mut Cx<'_>, at: Tick) -> Self {
-        if session.end_quarantine(step, at) {
-            return Self::GoOn;
-        }
-        let liveness = &mut session.link.liveness;
-        match liveness.judge_deadline(at, step.now.monotonic) {
-            None => Self::Read,
-            Some(until) if session.expire(step, until) => Self::GiveUp,
-            Some(_) => Self::GoOn,
-        }
+/// Does what is due at `at`. Returns whether to give the connection up. `None` if replies may have
+/// arrived that must be read first.
+fn on_deadline(session: &mut Session, step: &mut Cx<'_>, at: Tick) -> Option<bool> {
+    if session.end_quarantine(step, at) {
+        return Some(false);
     }
+    let liveness = &mut session.link.liveness;
+    let until = liveness.judge_deadline(at, step.now.monotonic)?;
+    Some(session.expire(step, until))
 }
 
 /// Why the supervisor has no connection.
@@ -233,16 +220,6 @@ enum Ended {
     DialFailed(ConnectError),
     /// The supervisor gave up the connection, because the master was silent for too long.
     GivenUp,
-}
-
-impl Ended {
-    fn reason(&self) -> (Arc<str>, Option<DialRefusal>) {
-        match self {
-            Self::Broke(why) => (why.clone(), None),
-            Self::DialFailed(error) => (error.to_string().into(), error.refusal()),
-            Self::GivenUp => ("no reply for too long, connection given up".into(), None),
-        }
-    }
 }
 
 /// The failures of a master since it last worked. The log gets one warning when an outage begins,

@@ -437,8 +437,7 @@ impl Run {
             let outcome = claim.take_outcome(step);
             if outcome == Outcome::Won {
                 let renewal = random_renewal(random);
-                let retry = Duration::from_millis(50);
-                claim.hold(step, renewal, retry, &mut None);
+                claim.hold(step, renewal, &mut None);
             }
             outcome
         });

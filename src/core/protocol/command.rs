@@ -108,8 +108,8 @@ impl Command {
             Action::Break { .. } => Verb::Break,
             Action::Extend { .. } => Verb::Extend,
             Action::Heal { .. } => Verb::Heal,
-            Action::Inspect { .. } => Verb::Inspect,
-            Action::Probe { .. } => Verb::Probe,
+            Action::Inspect => Verb::Inspect,
+            Action::Probe => Verb::Probe,
             Action::Release { .. } => Verb::Release,
             Action::Yield { .. } => Verb::Yield,
         }

@@ -9,6 +9,7 @@ use crate::{
     clock,
     core::{
         error::AcquireError,
+        kind::rights::Rights,
         reason::Reason,
         time::tick::LeaseTick,
         vote::{MasterSet, quorum::Outcome, round::Round},
@@ -48,7 +49,7 @@ impl Denied {
         let (Some(round), reason) = (&self.round, &self.reason) else {
             return;
         };
-        round.note_rights(request.rights());
+        round.note_rights(Rights::of(request.lock_id.kind(), request.is_fenced));
         let observer = request.context.observer();
         if reason.is_unavailable() || matches!(reason, Reason::Denied { .. }) {
             let votes = || round.votes().to_string();

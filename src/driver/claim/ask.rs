@@ -6,7 +6,7 @@ use super::{ClaimHandle, owned_lock::LockOwner};
 use crate::{
     clock,
     core::{
-        kind::{Access, rights::Rights},
+        kind::Access,
         protocol::{
             command::{Holding, MORE_BALLOTS},
             identity::{Identity, QueueOptions},
@@ -41,11 +41,6 @@ pub(crate) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Returns the rights that the lock needs.
-    pub(crate) fn rights(&self) -> Rights {
-        Rights::of(self.lock_id.kind(), self.is_fenced)
-    }
-
     /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
         self.context.history(&self.lock_id, visit)

@@ -154,11 +154,9 @@ impl ClaimHandle {
         let mut hold = is_first
             .then(|| observer.hold(&self.lock_id, won))
             .flatten();
-        // The response timeout of a slow master may be long, compared with the lease.
-        let least_retry = self.context.config.response_timeout.least();
         self.step(|claim, step| {
             claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, least_retry, &mut hold);
+            claim.hold(step, request.renewal, &mut hold);
         });
     }
 

@@ -41,7 +41,10 @@ impl Opener {
     pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
         config.label = label.cloned().or(config.label);
-        let name = self.connection_name(&config).to_string();
+        let key = config.key_template.example();
+        let client = config.client_name.as_ref().map(ClientName::as_str);
+        let name = ConnectionName::new(self.lists_id, key.key(), config.max_ttl(), client);
+        let name = name.to_string();
         let masters = listed.masters.into_iter();
         #[cfg(feature = "tls")]
         let masters = masters.map(|spec| match &self.tls {
@@ -58,12 +61,6 @@ impl Opener {
             context,
             lists_id: self.lists_id,
         }
-    }
-
-    fn connection_name(&self, config: &Config) -> ConnectionName {
-        let key = config.key_template.example();
-        let client = config.client_name.as_ref().map(ClientName::as_str);
-        ConnectionName::new(self.lists_id, key.key(), config.max_ttl(), client)
     }
 }
 

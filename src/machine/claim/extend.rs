@@ -28,18 +28,14 @@ impl Claim {
     /// being renewed, the renewal ends at the later of the old and the new limit. Takes `hold` if
     /// this is the first guard.
     ///
-    /// A renewal that finds no majority is not tried again within `least_retry`.
-    pub(crate) fn hold(
-        &mut self,
-        step: &Step<'_>,
-        renewal: Renewal,
-        least_retry: Duration,
-        hold: &mut Option<Arc<Hold>>,
-    ) {
+    /// A renewal that finds no majority is not tried again within the least response timeout. That
+    /// of a slow master may be long, compared with the lease.
+    pub(crate) fn hold(&mut self, step: &Step<'_>, renewal: Renewal, hold: &mut Option<Arc<Hold>>) {
         let start = step.rounds.of(self.newest).start();
         // This lease has the TTL of the lock. An extension that the program asked for may have had
         // another TTL.
         let lease = Lease::new(start, self.ttl, step.config.drift);
+        let least_retry = step.config.response_timeout.least();
         let Phase::Held(held) = &mut self.phase else {
             return;
         };

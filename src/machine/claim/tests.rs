@@ -233,7 +233,7 @@ impl Case {
                     0 => Renewal::Unlimited,
                     limit => Renewal::UpTo(millis(limit)),
                 };
-                self.step(|claim, step| claim.hold(step, renewal, millis(50), &mut None));
+                self.step(|claim, step| claim.hold(step, renewal, &mut None));
             }
             "leave" => {
                 self.step(|claim, step| claim.leave(step, Access::Exclusive, false));
