@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(lock.acquire().await?); // `acquire` waits, and the drop posts a release
     println!("one back: locked again");
 
-    let mine = locks.owner();
+    let mine = locks.new_owner();
     let outer = locks.reentrant("orders/43", &mine).acquire().await?;
     let inner = locks.reentrant("orders/43", &mine).acquire().await?;
     println!("again:    {} guards of one owner", inner.depth());

@@ -60,8 +60,8 @@
 //! # Logs and spans
 //!
 //! Connections, outages of masters and lost locks are reported to [`tracing`]. Each outage and each
-//! lost lock is logged at WARN. Attempts to reconnect are logged at DEBUG. Tokens, user names and
-//! passwords are never logged.
+//! lost lock is logged at WARN. Attempts to reconnect are logged at DEBUG. Fencing tokens are
+//! logged. User names, passwords and the random values on the masters are never logged.
 //!
 //! There are three spans at DEBUG, with the target `quorlock::lock` and the lock's name as `lock`.
 //! `acquire` covers a call that asks for a lock. `hold` begins when that call succeeds, and ends

@@ -57,7 +57,7 @@ fn patient(masters: &[MemoryMaster]) -> Result<Coordinator, ConfigError> {
 fn connected(runtime: &Runtime, masters: &[MemoryMaster]) -> Coordinator {
     let _inside = runtime.enter();
     let locks = patient(masters).unwrap();
-    runtime.block_on(locks.all_ready(LIMIT)).unwrap();
+    runtime.block_on(locks.all_ready_within(LIMIT)).unwrap();
     locks
 }
 
@@ -121,7 +121,7 @@ fn a_thread_that_works_for_three_ttls_between_two_calls_still_holds() {
     let masters = masters();
     let builder = Coordinator::builder().masters(&masters).ttl(ttl);
     let locks = builder.response_timeout(millis(500)).build().unwrap();
-    runtime.block_on(locks.all_ready(LIMIT)).unwrap();
+    runtime.block_on(locks.all_ready_within(LIMIT)).unwrap();
     let guard = runtime.block_on(locks.mutex(NAME).acquire()).unwrap();
     thread::sleep(3 * ttl);
     guard.ensure_held().unwrap();
@@ -262,13 +262,13 @@ fn a_guard_is_dropped_in_the_destructor_of_a_thread_local_value() {
 fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     let runtime = one_worker();
     let locks = connected(&runtime, &masters());
-    let owner = locks.owner();
+    let owner = locks.new_owner();
     let guards = [locks.mutex("r"), locks.fair("s").owner(&owner)];
     let [mutex, fair] = guards.map(|lock| runtime.block_on(lock.acquire()).unwrap());
     let events = locks.health_events();
     in_time("the end of the runtime", move || drop(runtime));
     let other = current_thread();
-    assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Closed);
+    assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Ended);
     mutex.ensure_held().unwrap_err();
     in_time("a guard", move || drop(mutex));
     let closed = other.block_on(locks.mutex("t").acquire());

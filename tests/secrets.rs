@@ -20,7 +20,7 @@ use std::{
 use quorlock::{
     Builder, ConfigError, Coordinator, ExtendError, Guard, MasterSpec, Quarantine, Reason, Renewal,
 };
-use quorlock_check::{Shared, check};
+use quorlock_check::{CheckSettings, check};
 use testkit::{
     proxy::Proxy,
     server::{self, Server},
@@ -54,7 +54,7 @@ fn no_text_and_no_event_shows_a_secret() {
 
         let specs = masters.urls().map(MasterSpec::from);
         let specs: Vec<_> = specs.into_iter().collect();
-        let report = check(&specs, &[], &Shared::default()).await.unwrap();
+        let report = check(&specs, &[], &CheckSettings::default()).await.unwrap();
         texts.add(&report);
         texts.add(&report.to_string());
 

@@ -91,7 +91,7 @@ async fn idle(servers: &[Server]) -> Result<()> {
     let mut groups = Vec::new();
     for _ in 0..GROUPS {
         let group = settings(servers).build()?;
-        group.all_ready(Duration::from_secs(10)).await?;
+        group.all_ready_within(Duration::from_secs(10)).await?;
         groups.push(group);
     }
     sleep(LAST_ANSWERS * 4).await;

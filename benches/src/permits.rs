@@ -25,7 +25,7 @@ pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Resul
     let urls = servers::urls(servers);
     let coordinators: Vec<_> = (0..8).map(|_| coordinator(&urls)).collect::<Result<_>>()?;
     for locks in &coordinators {
-        locks.ready(Duration::from_secs(5)).await?;
+        locks.ready_within(Duration::from_secs(5)).await?;
     }
     let (before, start) = (scripts(servers), Instant::now());
     let end = start + measured;
@@ -70,9 +70,9 @@ pub async fn busy(servers: &[Server], tasks: usize, measured: Duration) -> Resul
 pub async fn hand_over(urls: &[String], turns: usize) -> Result<f64> {
     let (one, other) = (coordinator(urls)?, coordinator(urls)?);
     for locks in [&one, &other] {
-        locks.ready(Duration::from_secs(5)).await?;
+        locks.ready_within(Duration::from_secs(5)).await?;
     }
-    let owner = one.owner();
+    let owner = one.new_owner();
     let reentrant = one.reentrant("free", &owner);
     let (mut free, mut full) = (Vec::new(), Vec::new());
     let mut held = one.semaphore("full", 1).plain().acquire().await?;

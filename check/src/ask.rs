@@ -10,7 +10,7 @@ use quorlock::{
 use redis::{Pipeline, Value, pipe};
 
 use crate::{
-    Shared,
+    CheckSettings,
     cure::{after, said},
     facts::{CLOCK_WINDOW, Facts},
     link::{Answer, Link, map, text, wall_micros},
@@ -37,7 +37,7 @@ const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 pub(crate) async fn ask(
     master: &MasterSpec,
     keys: &[ExampleKey],
-    shared: &Shared,
+    shared: &CheckSettings,
     is_change: bool,
 ) -> Result<Facts, Finding> {
     let mut link = Link::open(master, shared).await?;
@@ -126,7 +126,7 @@ fn refused(error: &str, evalsha: &Answer) -> Finding {
 /// connections.
 async fn is_one_of_several(
     master: &MasterSpec,
-    shared: &Shared,
+    shared: &CheckSettings,
     facts: &Facts,
 ) -> Result<bool, Finding> {
     /// The number of further connections. A balancer that chooses between two servers at random is

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use quorlock::{Quarantine, tools::ServerError};
 
-use crate::{Shared, cure::said, programs::Program, report::Finding, rights};
+use crate::{CheckSettings, cure::said, programs::Program, report::Finding, rights};
 
 /// A master, and either its answers or the finding that says why there are none.
 #[derive(Clone, Debug)]
@@ -154,7 +154,7 @@ impl Facts {
 
     /// Returns how much longer the master gives no vote to a program that starts now, because it
     /// may have forgotten locks. `None` if it gives no vote until something else changes.
-    pub(crate) fn no_vote_for(&self, shared: &Shared) -> Option<Duration> {
+    pub(crate) fn no_vote_for(&self, shared: &CheckSettings) -> Option<Duration> {
         if self.evalsha.is_some() || !rights::may_lock(self) {
             return None;
         }

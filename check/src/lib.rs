@@ -16,16 +16,16 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use quorlock::SharedSettings;
-//! use quorlock_check::{Severity, Shared, check};
+//! use quorlock_check::{Severity, CheckSettings, check};
 //!
 //! let settings = SharedSettings::from_env()?.read_files()?;
-//! let shared = Shared::from(&settings); // and what else the program gives to its `Builder`
+//! let shared = CheckSettings::from(&settings); // and what else the program gives to its `Builder`
 //! let report = check(&settings.masters, &settings.old_masters, &shared).await?;
 //! if report.worst() >= Some(Severity::Unknown) {
 //!     eprintln!("{report}");
 //! }
 //! // A `Warn` should not stop the program. For example, one master may be in quarantine.
-//! assert!(report.worst() < Some(Severity::Refuse));
+//! assert!(report.worst() < Some(Severity::Critical));
 //! # Ok(()) }
 //! ```
 
@@ -64,7 +64,7 @@ struct Readme;
 /// [`Builder`](quorlock::Builder).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Shared {
+pub struct CheckSettings {
     /// The template of keys: see [`Builder::key_template`](quorlock::Builder::key_template).
     pub key_template: String,
     /// The longest TTL of all programs: see [`Builder::max_ttl`](quorlock::Builder::max_ttl).
@@ -81,7 +81,7 @@ pub struct Shared {
     lists: Vec<ListsId>,
 }
 
-impl Shared {
+impl CheckSettings {
     /// Allows programs to use the lists of masters of `locks` instead of those that are checked.
     /// For [groups](quorlock::Groups), give any of their coordinators: the lists of all groups count
     /// as one.
@@ -90,7 +90,7 @@ impl Shared {
     }
 }
 
-impl Default for Shared {
+impl Default for CheckSettings {
     fn default() -> Self {
         Self {
             key_template: "{name}".to_owned(),
@@ -104,7 +104,7 @@ impl Default for Shared {
     }
 }
 
-impl From<&SharedSettings> for Shared {
+impl From<&SharedSettings> for CheckSettings {
     fn from(settings: &SharedSettings) -> Self {
         let usual = Self::default();
         let template = settings.key_template.clone();
@@ -122,7 +122,7 @@ impl From<&SharedSettings> for Shared {
     }
 }
 
-impl Shared {
+impl CheckSettings {
     /// Returns the length of a quarantine, as
     /// [`Coordinator::quarantine_length`](quorlock::Coordinator::quarantine_length) does.
     pub fn quarantine_length(&self) -> Duration {
@@ -151,7 +151,7 @@ impl Shared {
 pub async fn check(
     masters: &[MasterSpec],
     old_masters: &[MasterSpec],
-    shared: &Shared,
+    shared: &CheckSettings,
 ) -> Result<Report, ConfigError> {
     let keys = example_keys(&shared.key_template)?;
     let distinct = distinct(masters, old_masters)?;
@@ -181,7 +181,12 @@ pub async fn check(
 }
 
 /// Returns what the connections of programs with these addresses may show.
-fn expected(key: &str, masters: Vec<&str>, old_masters: Vec<&str>, shared: &Shared) -> Expected {
+fn expected(
+    key: &str,
+    masters: Vec<&str>,
+    old_masters: Vec<&str>,
+    shared: &CheckSettings,
+) -> Expected {
     let id = |masters: &[&str], old_masters: &[&str]| {
         ListsId::of(masters.iter().copied(), old_masters.iter().copied())
     };
@@ -204,7 +209,12 @@ fn expected(key: &str, masters: Vec<&str>, old_masters: Vec<&str>, shared: &Shar
     }
 }
 
-fn judge(masters: &[Master], lists: &[List], expected: &Expected, shared: &Shared) -> Report {
+fn judge(
+    masters: &[Master],
+    lists: &[List],
+    expected: &Expected,
+    shared: &CheckSettings,
+) -> Report {
     let single = masters.iter().flat_map(|master| {
         let findings = match &master.answer {
             Ok(facts) => {

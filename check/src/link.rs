@@ -16,7 +16,7 @@ use redis::{
 use tokio::{task::AbortHandle, time::timeout};
 
 use crate::{
-    Shared,
+    CheckSettings,
     cure::{after, said},
     programs::CHECK,
     report::Finding,
@@ -37,7 +37,7 @@ pub(crate) struct Link {
 
 impl Link {
     /// Connects and logs in, as every connection of a coordinator does. Or says why that fails.
-    pub(crate) async fn open(master: &MasterSpec, shared: &Shared) -> Result<Self, Finding> {
+    pub(crate) async fn open(master: &MasterSpec, shared: &CheckSettings) -> Result<Self, Finding> {
         let stream = master.connect(CHECK, shared.connect_timeout).await;
         let stream = stream.map_err(|error| refused(&error))?;
         let unlimited = AsyncConnectionConfig::new().set_response_timeout(None);

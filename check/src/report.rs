@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use crate::programs::MasterPrograms;
 
-/// The severity of a finding: `Info` < `Unknown` < `Warn` < `Refuse`.
+/// The severity of a finding: `Info` < `Unknown` < `Warn` < `Critical`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Severity {
@@ -15,7 +15,7 @@ pub enum Severity {
     /// Locks may be lost or refused if something else goes wrong.
     Warn,
     /// Locks are not safe, or cannot be acquired.
-    Refuse,
+    Critical,
 }
 
 /// Shows one word, such as `warn`.
@@ -25,7 +25,7 @@ impl fmt::Display for Severity {
             Self::Info => "info",
             Self::Unknown => "unknown",
             Self::Warn => "warn",
-            Self::Refuse => "refuse",
+            Self::Critical => "critical",
         })
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Quarantine, tools::ServerError};
 
 use crate::{
-    Shared,
+    CheckSettings,
     cure::{after, is_forbidden, of_state, said},
     facts::{Facts, Reading},
     programs::Expected,
@@ -18,7 +18,7 @@ use crate::{
 type Found = (Row, Option<String>);
 
 /// Returns the findings about one master.
-pub(crate) fn find(facts: &Facts, shared: &Shared, expected: &Expected) -> Vec<Finding> {
+pub(crate) fn find(facts: &Facts, shared: &CheckSettings, expected: &Expected) -> Vec<Finding> {
     let found = server(facts).into_iter().chain(refusals(facts));
     let found = found.filter_map(|(row, value)| Some((row, value?)));
     let found = found.chain(loss(facts, shared, expected));
@@ -166,7 +166,7 @@ const TO_ORIGIN: [(&str, &str); 4] = [
 const ORIGIN_PATTERN: &str = "~quorlock:origin";
 
 /// Returns the finding about an origin key that cannot be read.
-fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
+fn unread(facts: &Facts, shared: &CheckSettings) -> Option<Finding> {
     if shared.quarantine == Quarantine::Off || facts.get("origin_age").is_some() {
         return None;
     }
@@ -189,7 +189,7 @@ fn unread(facts: &Facts, shared: &Shared) -> Option<Finding> {
 }
 
 /// Returns the finding about an origin key that can be read, but not written.
-fn unwritten(facts: &Facts, shared: &Shared) -> Option<Finding> {
+fn unwritten(facts: &Facts, shared: &CheckSettings) -> Option<Finding> {
     let denial = facts.denial("origin_write")?;
     let is_told = !denied(facts, &TO_ORIGIN[..3], ORIGIN_PATTERN).is_empty();
     if is_told || shared.quarantine == Quarantine::Off {
@@ -212,7 +212,7 @@ const TEMPLATE: &str =
     "if your programs have a key template, give the check the same one (Builder::key_template)";
 
 /// Returns the finding about a user who may not use the key of the example lock.
-fn other_keys_only(shared: &Shared) -> Finding {
+fn other_keys_only(shared: &CheckSettings) -> Finding {
     let pattern = shared.key_template.replace("{name}", "*");
     // Not a separator, and no special character of patterns.
     let is_plain = |letter: char| letter.is_alphanumeric() || "{}:._-/*".contains(letter);
@@ -251,7 +251,7 @@ fn other_server(facts: &Facts) -> Option<String> {
 }
 
 /// Returns the row about a loss of locks, with its value.
-fn loss(facts: &Facts, shared: &Shared, expected: &Expected) -> Option<(Row, String)> {
+fn loss(facts: &Facts, shared: &CheckSettings, expected: &Expected) -> Option<(Row, String)> {
     if shared.quarantine == Quarantine::Off {
         return lossy(facts);
     }

@@ -82,19 +82,19 @@ const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they a
 table! {
     DOWN = Unknown "connection"; NO_CONNECTION;
         "make sure that it is up and can be reached, and that its URL is right";
-    EVAL = Refuse "EVAL"; "all locks need it to send the texts of scripts";
+    EVAL = Critical "EVAL"; "all locks need it to send the texts of scripts";
         "ACL SETUSER <user> +eval; then check again, because scripts try the other rights";
-    EVALSHA = Refuse "EVALSHA"; "all locks need it to run scripts"; "ACL SETUSER <user> +evalsha";
-    LOGIN = Refuse "login"; NO_VOTE; "look at its users";
-    NO_MASTER = Refuse "server"; "it is no Redis or Valkey master"; "list the host and the port of a master";
-    NO_SERVICE = Refuse "connection"; NO_CONNECTION; "look at the service, the Sentinels and their login in its URL";
-    NO_TRUST = Refuse "connection"; NO_CONNECTION; "make sure that its URL and the certificates are right";
+    EVALSHA = Critical "EVALSHA"; "all locks need it to run scripts"; "ACL SETUSER <user> +evalsha";
+    LOGIN = Critical "login"; NO_VOTE; "look at its users";
+    NO_MASTER = Critical "server"; "it is no Redis or Valkey master"; "list the host and the port of a master";
+    NO_SERVICE = Critical "connection"; NO_CONNECTION; "look at the service, the Sentinels and their login in its URL";
+    NO_TRUST = Critical "connection"; NO_CONNECTION; "make sure that its URL and the certificates are right";
     NOT_NOW = Warn "votes"; "it has no vote now"; LOOK_AT_LOG;
-    OLD = Refuse "redis_version"; "it does not know HELLO 3, which Redis has since version 6";
+    OLD = Critical "redis_version"; "it does not know HELLO 3, which Redis has since version 6";
         "use Redis 7 or later, or Valkey; do not rename HELLO; if a proxy refuses it, list the server itself";
-    PROTECTED = Refuse "login"; NO_VOTE;
+    PROTECTED = Critical "login"; NO_VOTE;
         "give the server a password, or set protected-mode no if its network protects it";
-    REPLICA = Refuse "role";
+    REPLICA = Critical "role";
         "a replica loses the locks that its master loses, and has no vote of its own"; LIST_MASTERS;
 }
 
@@ -102,23 +102,23 @@ table! {
 table! {
     CONFIG_DENIED = Unknown "CONFIG GET"; "its settings are unknown";
         "ACL SETUSER <user> +config|get, or look at the settings by hand";
-    EVICTS = Refuse "maxmemory_policy"; EVICTION; NOEVICTION;
+    EVICTS = Critical "maxmemory_policy"; EVICTION; NOEVICTION;
     FAILS_OVER = Warn "redis_mode"; "a fail-over loses the newest locks"; STANDALONE;
     INFO_DENIED = Unknown "INFO"; "it is unknown what it is, and what it does when memory is short";
         "ACL SETUSER <user> +info, or use a server that allows it in scripts";
     MAY_EVICT = Warn "maxmemory_policy"; EVICTION; NOEVICTION;
-    OTHER_SERVER = Refuse "server";
+    OTHER_SERVER = Critical "server";
         "locks were never tested there, and masters that write to each other take a lock from its holder";
         "use Redis or Valkey";
     OUTDATED = Warn "redis_version"; "this version is no longer maintained"; "use Redis 7 or later, or Valkey";
-    PROXY = Refuse "run_id"; "a proxy answers for servers that come and go, so that restarts go unnoticed";
+    PROXY = Critical "run_id"; "a proxy answers for servers that come and go, so that restarts go unnoticed";
         "list the servers themselves";
     REFUSES_WRITES = Warn "writes"; "it refuses to lock, and perhaps also to release"; "";
     REPLICAS = Warn "connected_slaves"; "a replica that is promoted does not have the newest locks";
         "run masters for locks without replicas, or never promote one";
-    SEVERAL_SERVERS = Refuse "run_id"; "several servers answer at this address, so a lock is on some of them only";
+    SEVERAL_SERVERS = Critical "run_id"; "several servers answer at this address, so a lock is on some of them only";
         "give each server an address of its own, and list the servers themselves";
-    SHARD = Refuse "redis_mode";
+    SHARD = Critical "redis_mode";
         "it is a part of a cluster that has only some of the keys, and a cluster is one master at most"; STANDALONE;
     TIMEOUT = Warn "timeout"; "it closes connections that only wait, and each one has to be dialled again";
         "CONFIG SET timeout 0";
@@ -128,15 +128,15 @@ table! {
 
 // A master that answers: whether a loss of its locks is noticed.
 table! {
-    ORIGIN_DENIED = Refuse "quorlock:origin"; "if it restarts without its locks, nobody notices"; "";
+    ORIGIN_DENIED = Critical "quorlock:origin"; "if it restarts without its locks, nobody notices"; "";
     ORIGIN_UNREAD = Unknown "quorlock:origin"; "it is unknown whether a restart without its locks would be noticed";
         LOOK_AT_LOG;
     ORIGIN_UNWRITTEN = Warn "quorlock:origin";
         "if it restarts without its locks, no program of its user notices, and two programs may get one \
          lock; those that are Strict do not use it then"; "";
-    KEEPS_NOTHING = Refuse "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
+    KEEPS_NOTHING = Critical "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
     KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
-    LOST = Refuse "quorlock:origin";
+    LOST = Critical "quorlock:origin";
         "it lost its keys after it was dialled, and locks with them; or the programs have quarantine \
          off, or no program may write the key"; REDIAL;
     NEW = Info "quorlock:origin"; "it is new, or it lost its locks: a program that never saw it takes it for new";
@@ -154,12 +154,12 @@ table! {
 table! {
     NO_INSPECTION = Info "rights to inspect"; "its user cannot look at locks: inspect and is_held fail";
         "ACL SETUSER <user> +type";
-    NO_KIND = Refuse "rights"; "its user cannot have any lock there"; "";
+    NO_KIND = Critical "rights"; "its user cannot have any lock there"; "";
     NO_MESSAGES = Info "PUBLISH, SUBSCRIBE";
         "its user cannot publish for waiters or listen: waiters of locks with queues, and those of \
          Redisson, poll or wait too long"; "";
     NO_MUTEX = Warn "rights for mutexes"; "its user cannot have mutexes, which most programs use"; "";
-    NO_RELEASE = Refuse "rights";
+    NO_RELEASE = Critical "rights";
         "programs refuse to take such locks, because they could not release or keep them"; "";
     NO_SUCH_LOCK = Info "rights for other locks"; "programs of its user cannot use them"; "";
     OTHER_KEYS_ONLY = Unknown "rights to keys";
@@ -168,20 +168,20 @@ table! {
 
 // All masters together, and other programs.
 table! {
-    APART = Refuse "lists";
+    APART = Critical "lists";
         "their majorities may share no master, so two of them may hold one lock at once";
         "stop those with the new list, and let all programs use both lists before any has only the new one";
     CLOCK_OFF = Warn "TIME";
         "a clock that is set forward takes locks from holders; without a majority of clocks within 1 s, \
          there are no fencing tokens, and no order in queues"; SYNC;
-    COUNTERS_AHEAD = Refuse "quorlock:fence:*";
+    COUNTERS_AHEAD = Critical "quorlock:fence:*";
         "programs of both lists may get no fencing token, and those of the new list smaller ones";
         "begin the change when that time has come";
     COUNTERS_UNKNOWN = Unknown "quorlock:fence:*";
         "counters of fencing tokens that are ahead of time would stop a change of the masters";
         "ACL SETUSER <user> +scan +time";
     FEW_MASTERS = Warn "masters"; "the loss of one master is the loss of all locks"; "list 3 or 5";
-    NO_MAJORITY = Refuse "votes"; "no lock can be acquired"; "see the other findings";
+    NO_MAJORITY = Critical "votes"; "no lock can be acquired"; "see the other findings";
     OTHER_DATABASE = Warn "database";
         "these programs use another database of the server: they and you may hold one lock at once";
         "give all programs URLs with the same database, or another key template if the locks are others";
@@ -196,9 +196,9 @@ table! {
         "wait; that of a new master begins when a program dials it, such as `quorlock status NAME`, and not this check";
     SHARED_DATA = Warn "master_replid"; "one of them took the data of the other, and lost its own locks then";
         START_EMPTY;
-    SHARED_DATA_UNNOTICED = Refuse "master_replid";
+    SHARED_DATA_UNNOTICED = Critical "master_replid";
         "one of them took the data of the other, lost its own locks then, and votes at once"; START_EMPTY;
-    TWIN = Refuse "run_id"; "a server that is listed twice would vote twice"; "list every server once";
+    TWIN = Critical "run_id"; "a server that is listed twice would vote twice"; "list every server once";
     UNSEEN = Unknown "lists"; "programs with other lists of masters would not be seen";
         "ACL SETUSER <user> +client|list +client|setname; behind a proxy, list the server itself";
 }

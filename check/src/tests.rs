@@ -6,9 +6,8 @@ use quorlock::{
 };
 
 use crate::{
-    Expected, Report,
-    Severity::{self, Info, Refuse, Unknown, Warn},
-    Shared,
+    CheckSettings, Expected, Report,
+    Severity::{self, Critical, Info, Unknown, Warn},
     cure::of_state,
     expected,
     facts::{Facts, Master},
@@ -29,18 +28,23 @@ const ORIGIN: &str = "quorlock:origin";
 
 type Found = (Severity, &'static str);
 
-fn with_quarantine(quarantine: Quarantine) -> Shared {
-    Shared {
+fn with_quarantine(quarantine: Quarantine) -> CheckSettings {
+    CheckSettings {
         quarantine,
-        ..Shared::default()
+        ..CheckSettings::default()
     }
 }
 
 fn surprised_by_nobody() -> Expected {
-    expected("quorlock:check", vec!["a:6379"], vec![], &Shared::default())
+    expected(
+        "quorlock:check",
+        vec!["a:6379"],
+        vec![],
+        &CheckSettings::default(),
+    )
 }
 
-fn check(masters: &[Master], shared: &Shared) -> Report {
+fn check(masters: &[Master], shared: &CheckSettings) -> Report {
     let lists: [List; 1] = [("masters", (0..masters.len()).collect())];
     judge(masters, &lists, &surprised_by_nobody(), shared)
 }
@@ -86,25 +90,25 @@ fn found_in(report: &Report) -> Vec<Found> {
     found.map(|one| (one.severity, one.setting)).collect()
 }
 
-fn found(masters: &[Master], shared: &Shared) -> Vec<Found> {
+fn found(masters: &[Master], shared: &CheckSettings) -> Vec<Found> {
     found_in(&check(masters, shared))
 }
 
 /// Returns the report about this master and two that are fit.
-fn beside_two(third: Master, shared: &Shared) -> Report {
+fn beside_two(third: Master, shared: &CheckSettings) -> Report {
     check(&[master("a", ""), master("b", ""), third], shared)
 }
 
 /// Returns the findings about three masters if one of them has `changes`.
-fn with_one(changes: &str, shared: &Shared) -> Vec<Found> {
+fn with_one(changes: &str, shared: &CheckSettings) -> Vec<Found> {
     found_in(&beside_two(master("c", changes), shared))
 }
 
 #[test]
 fn a_quarantine_without_end_is_as_long_as_can_be() {
-    let shared = Shared {
+    let shared = CheckSettings {
         max_ttl: Duration::MAX,
-        ..Shared::default()
+        ..CheckSettings::default()
     };
     assert_eq!(shared.quarantine_length(), Duration::MAX);
 }
@@ -117,7 +121,7 @@ fn nothing_is_found_on_masters_that_are_fit() {
     }
     let report = beside_two(
         master("c", "-redis_mode\nserver_mode:standalone"),
-        &Shared::default(),
+        &CheckSettings::default(),
     );
     assert_eq!(report.to_string(), "no findings");
 }
@@ -126,13 +130,13 @@ fn nothing_is_found_on_masters_that_are_fit() {
 fn each_setting_has_its_finding() {
     for row in include_str!("settings.txt").lines().skip(2) {
         let (changes, expected) = row.split_once(" | ").unwrap();
-        let found = with_one(&changes.replace(" & ", "\n"), &Shared::default());
+        let found = with_one(&changes.replace(" & ", "\n"), &CheckSettings::default());
         let [(severity, setting)] = found[..] else {
             panic!("{row}: {found:?}");
         };
         assert_eq!(format!("{severity} {setting}"), expected, "{changes}");
     }
-    assert_eq!(with_one("origin_age:61000", &Shared::default()), []);
+    assert_eq!(with_one("origin_age:61000", &CheckSettings::default()), []);
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn a_missing_answer_is_a_finding() {
     let found_with = |change: &dyn Fn(&mut Facts, String)| {
         let why = "answered NOPERM its user".to_owned();
         let third = with_facts("c", |facts| change(facts, why));
-        found_in(&beside_two(third, &Shared::default()))
+        found_in(&beside_two(third, &CheckSettings::default()))
     };
     type Field = fn(&mut Facts) -> &mut Option<String>;
     let fields: [(Field, Found); 5] = [
@@ -148,7 +152,7 @@ fn a_missing_answer_is_a_finding() {
         (|facts| &mut facts.unseen, (Unknown, "lists")),
         (|facts| &mut facts.uncompared, (Unknown, "run_id")),
         (|facts| &mut facts.untracked, (Warn, "CLIENT TRACKING")),
-        (|facts| &mut facts.evalsha, (Refuse, "EVALSHA")),
+        (|facts| &mut facts.evalsha, (Critical, "EVALSHA")),
     ];
     for (field, expected) in fields {
         let found = found_with(&|facts, why| *field(facts) = Some(why));
@@ -157,28 +161,31 @@ fn a_missing_answer_is_a_finding() {
     let found = found_with(&|facts, why| facts.counters = Some(Err(why)));
     assert_eq!(found, [(Unknown, "quorlock:fence:*")]);
     let found = found_with(&|facts, _| facts.is_one_of_several = true);
-    assert_eq!(found, [(Refuse, "run_id")]);
+    assert_eq!(found, [(Critical, "run_id")]);
     let error = "ERR ACL failure in script: User bob has no permissions to run the 'info' command";
     let text = format!("try.INFO:{error}\ntime:5000000");
     let denied = Master {
         answer: Ok(Facts::parse(&text, 5_000_000, 5_000_000)),
         ..master("c", "")
     };
-    let expected = [(Refuse, ORIGIN), (Unknown, "INFO")];
-    assert_eq!(found_in(&beside_two(denied, &Shared::default())), expected);
+    let expected = [(Critical, ORIGIN), (Unknown, "INFO")];
+    assert_eq!(
+        found_in(&beside_two(denied, &CheckSettings::default())),
+        expected
+    );
 }
 
 #[test]
 fn settings_with_which_a_restart_loses_locks_are_found_without_quarantine() {
     let trusting = with_quarantine(Quarantine::Off);
     for (change, severity) in [
-        ("aof_enabled:0", Refuse),
+        ("aof_enabled:0", Critical),
         ("appendfsync:everysec", Warn),
         ("no-appendfsync-on-rewrite:yes", Warn),
     ] {
         let setting = change.split(':').next().unwrap();
         assert_eq!(with_one(change, &trusting), [(severity, setting)]);
-        assert_eq!(with_one(change, &Shared::default()), []);
+        assert_eq!(with_one(change, &CheckSettings::default()), []);
     }
     assert_eq!(with_one("origin_age:none", &trusting), []);
 }
@@ -195,12 +202,12 @@ fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
         ("never", &*name, None),
         ("none", "", Some(Info)),
         ("none", "sidekiq", Some(Info)),
-        ("none", &name, Some(Refuse)),
+        ("none", &name, Some(Critical)),
         ("none", &other, Some(Info)),
         ("none", &off, Some(Info)),
         ("another", &off, Some(Warn)),
         ("another", "", Some(Warn)),
-        ("another", &name, Some(Refuse)),
+        ("another", &name, Some(Critical)),
     ] {
         for (seconds, is_settled) in [(1, false), (2, true)] {
             let list = format!("id=3 name={name} age={seconds} flags=N");
@@ -210,7 +217,7 @@ fn a_lost_origin_key_is_told_from_one_that_was_never_written() {
                 "none" => Info,
                 _ => severity.min(Warn),
             });
-            let mut found = found_in(&beside_two(third, &Shared::default()));
+            let mut found = found_in(&beside_two(third, &CheckSettings::default()));
             found.retain(|one| *one != (Info, "key template"));
             let expected = Vec::from_iter(expected.map(|severity| (severity, ORIGIN)));
             assert_eq!(found, expected, "{age} {name} {seconds}");
@@ -231,16 +238,18 @@ fn it_is_found_that_fewer_than_a_majority_can_vote() {
     let [another, none] = ["another", "none"].map(quarantined);
     for (masters, expected) in [
         ([down("x"), fit("a"), fit("b")], None),
-        ([down("x"), down("y"), fit("a")], few(Refuse, 1)),
-        ([down("x"), down("y"), down("z")], few(Refuse, 0)),
-        ([down("x"), full, fit("a")], few(Refuse, 1)),
+        ([down("x"), down("y"), fit("a")], few(Critical, 1)),
+        ([down("x"), down("y"), down("z")], few(Critical, 0)),
+        ([down("x"), full, fit("a")], few(Critical, 1)),
         ([quarantined("1"), fit("a"), fit("b")], None),
         ([half.clone(), third, quarantined("1000")], few(Warn, 0)),
         ([half.clone(), down("x"), fit("a")], few(Warn, 1)),
-        ([half, down("x"), down("y")], few(Refuse, 0)),
+        ([half, down("x"), down("y")], few(Critical, 0)),
         ([another, none, down("x")], few(Warn, 1)),
     ] {
-        let findings = check(&masters, &Shared::default()).findings.into_iter();
+        let findings = check(&masters, &CheckSettings::default())
+            .findings
+            .into_iter();
         let about_votes = findings.filter(|one| one.setting == "votes");
         let about_votes = about_votes.map(|one| (one.severity, one.value));
         assert_eq!(about_votes.collect::<Vec<_>>(), Vec::from_iter(expected));
@@ -261,9 +270,14 @@ fn it_is_found_that_fewer_than_a_majority_can_vote() {
 fn every_list_needs_a_majority() {
     let masters = [master("a", ""), down("b"), down("c")];
     let lists: [List; 2] = [("masters", [0].into()), ("old masters", [0, 1, 2].into())];
-    let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
+    let report = judge(
+        &masters,
+        &lists,
+        &surprised_by_nobody(),
+        &CheckSettings::default(),
+    );
     assert_eq!(report.voters, 1);
-    let votes = "refuse: votes: only 1 of 3 old masters now (need 2): ";
+    let votes = "critical: votes: only 1 of 3 old masters now (need 2): ";
     assert!(report.to_string().starts_with(votes), "{report}");
     let few = "warn: masters: 1 in the list of masters: ";
     assert!(report.to_string().contains(few), "{report}");
@@ -272,10 +286,10 @@ fn every_list_needs_a_majority() {
 #[test]
 fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
     let twins = [master("a", ""), master("a", ""), down("c")];
-    let (run_id, down) = ((Refuse, "run_id"), (Unknown, "connection"));
+    let (run_id, down) = ((Critical, "run_id"), (Unknown, "connection"));
     assert_eq!(
-        found(&twins, &Shared::default()),
-        [(Refuse, "votes"), run_id, down]
+        found(&twins, &CheckSettings::default()),
+        [(Critical, "votes"), run_id, down]
     );
     // Without quarantine, the server has two votes.
     assert_eq!(
@@ -288,7 +302,10 @@ fn a_server_that_is_listed_twice_is_found_once_and_has_one_vote() {
 fn masters_that_share_data_are_found_once_however_many_pairs_they_are() {
     let now = |name| master(name, "master_replid:x");
     let before = |name| master(name, "master_replid2:x");
-    for (quarantine, severity) in [(Quarantine::Observed, "warn"), (Quarantine::Off, "refuse")] {
+    for (quarantine, severity) in [
+        (Quarantine::Observed, "warn"),
+        (Quarantine::Off, "critical"),
+    ] {
         for masters in [["a", "b", "c"].map(now), ["a", "b", "c"].map(before)] {
             let masters = [&masters[..], &["d", "e"].map(|name| master(name, ""))].concat();
             let report = check(&masters, &with_quarantine(quarantine));
@@ -347,7 +364,7 @@ fn each_missing_right_has_its_finding() {
         let lines = tried.split(' ');
         let lines = lines.map(|what| format!("try.{what}:ERR ACL failure in script: {error}\n"));
         let lacking = master("c", &lines.collect::<String>());
-        let found = beside_two(lacking, &Shared::default()).findings;
+        let found = beside_two(lacking, &CheckSettings::default()).findings;
         let found = found.iter();
         let found = found.map(|one| format!("{}: {}: {}", one.severity, one.setting, one.value));
         assert_eq!(
@@ -357,7 +374,7 @@ fn each_missing_right_has_its_finding() {
         );
     }
     let others = "try.SET:ERR syntax error\ntry.GET:WRONGTYPE Operation";
-    assert_eq!(with_one(others, &Shared::default()), []);
+    assert_eq!(with_one(others, &CheckSettings::default()), []);
 }
 
 /// A template that was forgotten is likelier than a user without its rights.
@@ -372,9 +389,9 @@ fn the_right_to_all_keys_is_no_fix() {
         ("app:{name}", "ACL SETUSER <user> ~app:*; or patterns for"),
         ("app:[{name}", "give its user patterns for"),
     ] {
-        let shared = Shared {
+        let shared = CheckSettings {
             key_template: template.to_owned(),
-            ..Shared::default()
+            ..CheckSettings::default()
         };
         let report = check(&[master("a", denied)], &shared);
         let mut found = report.findings.iter();
@@ -396,7 +413,7 @@ fn a_fix_helps_where_the_server_itself_forbids_a_command() {
     ] {
         let changes = format!("-origin_age\ntry.TIME:{error}");
         let masters = ["a", "b", "c"].map(|name| master(name, &changes));
-        let report = check(&masters, &Shared::default());
+        let report = check(&masters, &CheckSettings::default());
         let is_of = |one: &&crate::Finding| {
             one.setting.starts_with("rights") || one.setting.starts_with(ORIGIN)
         };
@@ -420,7 +437,9 @@ fn clocks_that_are_off_are_found() {
     ] {
         let read = Facts::parse(&format!("time:{theirs}"), sent, received);
         let off = with_facts("c", |facts| facts.clock = read.clock);
-        let found = beside_two(off, &Shared::default()).findings.into_iter();
+        let found = beside_two(off, &CheckSettings::default())
+            .findings
+            .into_iter();
         let found = found.map(|one| (one.severity, one.setting, one.value));
         let off = |time| (Warn, "TIME", format!("{time} off this machine"));
         let expected = Vec::from_iter(expected.map(off));
@@ -432,7 +451,7 @@ fn clocks_that_are_off_are_found() {
 fn one_or_two_masters_are_few() {
     let masters = ["a", "b"].map(|name| master(name, ""));
     for count in [1, 2] {
-        let found = found(&masters[..count], &Shared::default());
+        let found = found(&masters[..count], &CheckSettings::default());
         assert_eq!(found, [(Warn, "masters")], "{count}");
     }
 }
@@ -453,7 +472,12 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
             ("masters", [0].into()),
             ("old masters", (1..masters.len()).collect()),
         ];
-        let report = judge(&masters, &lists, &surprised_by_nobody(), &Shared::default());
+        let report = judge(
+            &masters,
+            &lists,
+            &surprised_by_nobody(),
+            &CheckSettings::default(),
+        );
         report
             .findings
             .into_iter()
@@ -473,7 +497,7 @@ fn a_counter_counts_if_the_other_masters_are_no_majority() {
         assert_eq!(finding(ahead, new()).is_some(), is_found, "{ahead:?}");
     }
     let found = finding(&[b, b, a], new()).unwrap().to_string();
-    let expected = "refuse: quorlock:fence:*: up to 3600.0s ahead of time, 2 in all, such as quorlock:fence:{a}: ";
+    let expected = "critical: quorlock:fence:*: up to 3600.0s ahead of time, 2 in all, such as quorlock:fence:{a}: ";
     assert!(found.starts_with(expected), "{found}");
     assert!(
         finding(&[b, &[], &[]], None).is_some(),
@@ -490,7 +514,7 @@ fn the_lists_of_a_change_or_of_groups_are_expected() {
     };
     let (new, old): (&[_], &[_]) = (&["n:1"], &["o:1"]);
     let ids = [id(new, old), id(old, &[]), id(new, &[]), id(old, new)];
-    let shared = Shared::default();
+    let shared = CheckSettings::default();
     let during = expected("k", new.to_vec(), old.to_vec(), &shared);
     assert_eq!(during.lists, ids);
     let before = expected("k", old.to_vec(), vec![], &shared);
@@ -499,7 +523,7 @@ fn the_lists_of_a_change_or_of_groups_are_expected() {
         before.ours,
         ConnectionName::new(id(old, &[]), "k", shared.max_ttl, None)
     );
-    let groups = Shared {
+    let groups = CheckSettings {
         lists: vec![ListsId::of(["g:1"], [])],
         ..shared
     };
@@ -514,7 +538,7 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     let (lists, max_ttl) = (ListsId::of(["z:1"], []), Duration::from_secs(9));
     let hasty = ConnectionName::new(lists, "quorlock:check", max_ttl, None);
     for (name, database, expected) in [
-        (&name, 0, &[(Refuse, ORIGIN)][..]),
+        (&name, 0, &[(Critical, ORIGIN)][..]),
         (&name, 3, &[(Warn, "database"), (Info, ORIGIN)]),
         (
             &hasty,
@@ -529,7 +553,7 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
     ] {
         let list = format!("id=3 name={name} age=9 flags=N db={database}");
         let third = with_programs("origin_age:none", &list);
-        let found = found_in(&beside_two(third, &Shared::default()));
+        let found = found_in(&beside_two(third, &CheckSettings::default()));
         assert_eq!(found, expected, "{name} {database}");
     }
 }
@@ -537,7 +561,7 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
 /// The programs may be connected with different masters.
 #[test]
 fn programs_of_a_change_that_share_no_list_are_found() {
-    let shared = Shared::default();
+    let shared = CheckSettings::default();
     let during = |old| expected("k", vec!["n:1"], vec![old], &shared);
     let program = |lists: [&str; 2], key, client, database| {
         let [masters, old_masters] = lists.map(|list| list.split_whitespace());
@@ -563,7 +587,7 @@ fn programs_of_a_change_that_share_no_list_are_found() {
         let lists: [List; 2] = [("masters", [0].into()), ("old masters", [1].into())];
         let report = judge(&masters, &lists, &during("o:1"), &shared);
         let mut findings = report.findings.iter();
-        let apart = findings.find(|one| (one.severity, one.setting) == (Refuse, "lists"));
+        let apart = findings.find(|one| (one.severity, one.setting) == (Critical, "lists"));
         let apart = apart.map(|one| (&*one.value, one.masters.len()));
         let value = "job, web with the old list, api with the new one";
         assert_eq!(apart, is_found.then_some((value, 0)), "{first}{second}");
@@ -579,13 +603,13 @@ fn findings_are_joined_and_the_worst_comes_first() {
         ..master("d", "")
     };
     let masters = [slow("a", 60), slow("b", 300), slow("c", 300), denied];
-    let report = check(&masters, &Shared::default()).to_string();
+    let report = check(&masters, &CheckSettings::default()).to_string();
     let begins: Vec<_> = report
         .lines()
         .map(|line| line.split(": it ").next().unwrap())
         .collect();
     let expected = [
-        "refuse: d:6379: login: WRONGPASS",
+        "critical: d:6379: login: WRONGPASS",
         "warn: a:6379: timeout: 60",
         "warn: b:6379, c:6379: timeout: 300",
     ];

@@ -8,7 +8,7 @@ use std::{
 
 use quorlock::Quarantine;
 
-use crate::{Shared, facts::Master, report::Finding, table::*};
+use crate::{CheckSettings, facts::Master, report::Finding, table::*};
 
 /// A list of masters: its name, and the numbers of its masters. Every decision needs a majority of
 /// each list.
@@ -21,7 +21,7 @@ pub(crate) fn find(
     masters: &[Master],
     lists: &[List],
     waits: &[Option<Duration>],
-    shared: &Shared,
+    shared: &CheckSettings,
 ) -> Vec<Finding> {
     let mut findings: Vec<_> = votes(lists, waits).into_iter().collect();
     findings.extend(related(masters, is_twin).map(|on| TWIN.with("the same").on(on)));
@@ -51,7 +51,7 @@ fn count((_, list): &List, is_in: impl Fn(usize) -> bool) -> usize {
 }
 
 /// Returns the time until each master has a vote. `None` for a master that takes no locks.
-pub(crate) fn waits(masters: &[Master], shared: &Shared) -> Vec<Option<Duration>> {
+pub(crate) fn waits(masters: &[Master], shared: &CheckSettings) -> Vec<Option<Duration>> {
     let waits = (0..masters.len()).map(|number| {
         let (master, mut others) = (&masters[number], masters[..number].iter());
         // The quarantine gives no vote to a server that is listed a second time.

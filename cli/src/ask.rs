@@ -181,7 +181,7 @@ fn say_got(wanted: &Wanted<'_>, guard: &Guard, waited: Duration, common: &Common
 async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure> {
     let action = format!("cannot lock {}", wanted.quoted());
     if let Some(limit) = asking.ready {
-        let ready = wanted.locks.ready(limit).await;
+        let ready = wanted.locks.ready_within(limit).await;
         ready.map_err(|error| not_ready(&error, wanted.locks, wanted.stage.get(), &action))?;
     }
     let acquired = match asking.wait.or(asking.nonblock.then_some(Duration::ZERO)) {
@@ -346,7 +346,7 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                 },
                 Reason::Split => true,
                 Reason::NoQuorum if is_refused(wanted, &error) => false,
-                Reason::NoQuorum => wanted.locks.ready(left).await.is_ok(),
+                Reason::NoQuorum => wanted.locks.ready_within(left).await.is_ok(),
                 _ => false,
             };
         if !goes_on {

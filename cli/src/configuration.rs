@@ -10,7 +10,7 @@ use std::{
 };
 
 use quorlock::{MasterSpec, SharedSettings};
-use quorlock_check::Shared;
+use quorlock_check::CheckSettings;
 use serde::Deserialize;
 
 use crate::{args::Common, exit::Exit, failure::Failure};
@@ -31,7 +31,7 @@ fn shared_server(set: &SharedSettings, other: &SharedSettings) -> Option<String>
 /// Returns the settings that all programs must share, with their options, that `set` has and
 /// `listed`, which was not read from a file, has not.
 fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
-    let (set, usual) = (Shared::from(set), Shared::default());
+    let (set, usual) = (CheckSettings::from(set), CheckSettings::default());
     let has_template = set.key_template != usual.key_template && listed.key_template.is_none();
     let is_strict = set.quarantine != usual.quarantine && listed.strict.is_none();
     let has_max_ttl = set.max_ttl != usual.max_ttl && listed.max_ttl.is_none();
@@ -158,7 +158,7 @@ fn conflict(sets: &BTreeMap<String, SharedSettings>) -> Option<String> {
         .iter()
         .flat_map(|one| later(one.0).map(move |other| (one, other)));
     pairs.find_map(|((name, set), (other, theirs))| {
-        let [one, two] = [set, theirs].map(Shared::from);
+        let [one, two] = [set, theirs].map(CheckSettings::from);
         let setting = match one.key_template == two.key_template {
             true if one.max_ttl != two.max_ttl => "max_ttl",
             true if one.quarantine != two.quarantine => "strict",

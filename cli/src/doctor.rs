@@ -175,7 +175,7 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
     });
     let counts = format!("findings: {}", counts.collect::<Vec<_>>().join(", "));
     let is_outage =
-        |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Refuse;
+        |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Critical;
     let is_outage = findings.iter().any(is_outage);
     let lacks_locks = findings
         .iter()
@@ -187,7 +187,7 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
         }
         Some(Severity::Info) => format!("{counts}, all is well"),
         Some(_) if is_outage => format!("{counts}; no lock can be acquired now"),
-        Some(Severity::Refuse) => format!("{counts}; do not use these masters yet"),
+        Some(Severity::Critical) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }
 }

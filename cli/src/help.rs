@@ -73,7 +73,7 @@ that stays so until a setting is changed, such as the login or a right. With sev
 before 0.";
 
 pub(crate) const DOCTOR: &str = "\
-Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 refuse.";
+Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 critical.";
 
 pub(crate) const PLAN: &str = "\
 Run it before each step. It writes nothing but the key that shows a restart. Masters show which \

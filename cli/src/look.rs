@@ -113,7 +113,7 @@ pub(crate) async fn look_at_all(
 pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failure> {
     // A fair lock shows holders of every kind, and the queue.
     let lock = locks.fair(name);
-    let (mut inspected, ready) = join(lock.inspect(), locks.all_ready(Duration::ZERO)).await;
+    let (mut inspected, ready) = join(lock.inspect(), locks.all_ready_within(Duration::ZERO)).await;
     if let Ok(inspection) = &inspected
         && let Some(lock) = with_queues_of_its_own(locks, name, inspection)
     {

@@ -11,7 +11,7 @@ use quorlock::{
     ConfigError, Coordinator, MasterSpec, SharedSettings,
     tools::{ConnectionName, example_keys, variables},
 };
-use quorlock_check::{Report, Shared, check};
+use quorlock_check::{CheckSettings, Report, check};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -129,7 +129,7 @@ impl Masters {
             self.settings.masters.clone(),
             self.settings.old_masters.clone(),
         ];
-        let shared = Shared::from(&self.settings);
+        let shared = CheckSettings::from(&self.settings);
         let locks = idle.block_on(async { self.build(client_name()) })?;
         Ok(ToCheck {
             locks,
@@ -180,7 +180,7 @@ pub(crate) struct ToCheck {
     pub(crate) locks: Coordinator,
     /// The masters, and the old masters.
     pub(crate) lists: [Vec<MasterSpec>; 2],
-    shared: Shared,
+    shared: CheckSettings,
     _idle: Runtime,
 }
 

@@ -107,7 +107,7 @@ impl Outage {
     pub(crate) async fn of_attempt(locks: &Coordinator, votes: &Votes, stage: Stage) -> Self {
         if locks.health().iter().any(MasterHealth::needs_repair) {
             // The others may refuse dials, too: people want to read all reasons at once.
-            let _ = locks.all_ready(DIAL_LIMIT).await;
+            let _ = locks.all_ready_within(DIAL_LIMIT).await;
         }
         let in_votes = Self::in_votes(locks, votes, stage);
         match Self::of(locks, stage) {

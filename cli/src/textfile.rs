@@ -8,8 +8,8 @@ use crate::{exit::Exit, failure::Failure};
 
 /// The severities, the worst first.
 pub(crate) const SEVERITIES: [Severity; 4] = {
-    use Severity::{Info, Refuse, Unknown, Warn};
-    [Refuse, Warn, Unknown, Info]
+    use Severity::{Critical, Info, Unknown, Warn};
+    [Critical, Warn, Unknown, Info]
 };
 
 /// Replaces a file at once, so that nobody reads a part of it.

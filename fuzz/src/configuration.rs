@@ -101,7 +101,7 @@ impl Input {
             Err(error) => return assert_ne!(error.to_string(), ""),
         };
         sleep(BOUND).await; // after this, all masters are connected
-        let owner = locks.owner();
+        let owner = locks.new_owner();
         let lock = self.lock.lock(&locks, &owner);
         let acquired = within("try_acquire", BOUND, lock.try_acquire()).await;
         match acquired {

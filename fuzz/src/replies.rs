@@ -49,7 +49,7 @@ impl Input {
         let task = |number: usize| {
             let task = Task {
                 locks: &locks,
-                owner: locks.owner(),
+                owner: locks.new_owner(),
                 guards: Vec::new(),
                 bound: BOUND,
             };

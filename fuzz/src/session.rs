@@ -98,7 +98,10 @@ impl Task<'_> {
     pub(crate) async fn make(mut self, calls: &[Call]) {
         for call in calls {
             match call {
-                Call::Ready => drop(self.within(call, self.locks.ready(Duration::ZERO)).await),
+                Call::Ready => drop(
+                    self.within(call, self.locks.ready_within(Duration::ZERO))
+                        .await,
+                ),
                 Call::OnGuard(call) => self.call_guard(call).await,
                 Call::OnLock(name, call) => {
                     let lock = name.lock(self.locks, &self.owner);

@@ -70,7 +70,7 @@ mod tests {
 
     const HOUR: i64 = 3_600_000_000;
     fn lock(kind: Kind, locks: &Coordinator) -> Lock<FencedGuard> {
-        locks.of_kind(kind, "r", &locks.owner()).fenced()
+        locks.of_kind(kind, "r", &locks.new_owner()).fenced()
     }
 
     fn masters(count: usize) -> Vec<MemoryMaster> {

@@ -300,6 +300,7 @@ impl MasterSpec {
     /// # Panics
     ///
     /// Panics outside of a tokio runtime with timers.
+    #[doc(hidden)]
     pub async fn connect(&self, name: &str, limit: Duration) -> Result<MasterStream, ConnectError> {
         self.usable_address().map_err(ConnectError::BadMaster)?;
         let endpoint = self.0.clone().map_err(ConnectError::BadMaster)?;

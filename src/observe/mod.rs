@@ -94,7 +94,7 @@ impl LockObserver {
                 let reason = match reason {
                     LostReason::TakenAway => "taken_away",
                     // Both reasons mean that nothing extended the lock, so they share a label.
-                    LostReason::Expired | LostReason::Closed => "expired",
+                    LostReason::Expired | LostReason::Ended => "expired",
                     LostReason::RenewalLimit => "renewal_limit",
                 };
                 if let Some(losses) = self.losses.at_both(lock.kind().as_str(), reason) {
@@ -130,7 +130,7 @@ impl LockObserver {
     /// Returns a span for a call to acquire `lock`.
     pub(crate) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
-        debug_span!(target: LOCK, "acquire", lock = %name, %kind, outcome = field::Empty)
+        debug_span!(target: LOCK, "acquire", lock = %name, kind = kind.as_str(), outcome = field::Empty)
     }
 
     /// Logs that the lock was won. `won` reads the claim, and is called only if someone wants to
@@ -147,7 +147,7 @@ impl LockObserver {
     }
 
     pub(crate) fn not_acquired(&self, name: &str, call: &Span, error: &AcquireError) {
-        call.in_scope(|| debug!(target: LOCK, lock = %name, %error, "lock not acquired"));
+        call.in_scope(|| debug!(target: LOCK, lock = %name, reason = %error, "lock not acquired"));
     }
 
     /// Records that a call to acquire `lock`, which began at `since`, is over.
@@ -164,7 +164,7 @@ impl LockObserver {
         won: impl Fn() -> (Option<u64>, Option<Slot>),
     ) -> Option<Arc<Hold>> {
         let (name, kind) = (lock.name(), lock.kind());
-        let span = debug_span!(target: LOCK, "hold", lock = %name, %kind, fencing_token = won().0, slot = won().1.map(Slot::shown), end = field::Empty);
+        let span = debug_span!(target: LOCK, "hold", lock = %name, kind = kind.as_str(), fencing_token = won().0, slot = won().1.map(Slot::shown), end = field::Empty);
         let (span, since) = ((!span.is_disabled()).then_some(span), now_if_metered());
         if span.is_none() && since.is_none() {
             return None;
@@ -243,7 +243,7 @@ impl LockObserver {
     /// Logs that a master denies the question whether it takes locks, which is about `key`.
     pub(crate) fn not_asked(&self, master: &str, key: &str, error: &str) {
         let label = self.label.as_deref();
-        warn!(target: MASTER, label, %master, %key, %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
+        warn!(target: MASTER, label, %master, %key, reason = %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
     }
 
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.

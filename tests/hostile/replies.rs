@@ -14,7 +14,7 @@ use quorlock::{
     __internals::{KINDS, plain},
     Coordinator, MasterSpec, Quarantine, Reason,
 };
-use quorlock_check::{Shared, check};
+use quorlock_check::{CheckSettings, check};
 use testkit::hostile::{
     answers::{honest, subscription},
     fake_server::{Fake, Peer},
@@ -175,7 +175,7 @@ async fn all_calls_return(reply: Reply) {
     let fakes = [(); 3].map(|()| falsifying(reply));
     assert_calls_return(&coordinator(&fakes)).await;
     let masters = fakes.each_ref().map(|fake| MasterSpec::from(fake.url()));
-    let (calls, shared) = (Calls::default(), Shared::default());
+    let (calls, shared) = (Calls::default(), CheckSettings::default());
     let checked = check(&masters, &[], &shared);
     drop(calls.bounded("check", checked).await);
     assert_eq!(calls.hung(), [""; 0]);
@@ -183,7 +183,7 @@ async fn all_calls_return(reply: Reply) {
 
 async fn assert_calls_return(locks: &Coordinator) {
     let calls = Calls::default();
-    let owner = locks.owner();
+    let owner = locks.new_owner();
     for round in 0..3 {
         let of_each_kind = KINDS.map(|kind| {
             let lock = |fenced| locks.of_kind(kind, format!("{fenced}{kind}"), &owner);

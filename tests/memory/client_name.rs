@@ -79,16 +79,16 @@ async fn a_lock_with_a_name_is_kept_and_handed_over() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_with_a_name_reenters_and_waits_under_its_id() {
     let (world, nameless) = world_and_nameless().await;
-    let owner = world.locks.owner();
+    let owner = world.locks.new_owner();
     assert!(owner.id().ends_with(":1@web-3/812"), "{owner:?}");
     let fair = world.locks.fair(NAME).owner(&owner);
     let outer = fair.acquire().await.unwrap();
     let inner = fair.acquire().await.unwrap();
-    let theirs = nameless.owner();
+    let theirs = nameless.new_owner();
     let seen = holder(&nameless.fair(NAME).owner(&theirs)).await;
     assert_eq!((seen.owner.as_deref(), seen.depth), (Some(owner.id()), 2));
 
-    let waiters = [world.locks.owner(), theirs, world.locks.owner()];
+    let waiters = [world.locks.new_owner(), theirs, world.locks.new_owner()];
     let mut waiting = Vec::new();
     for (owner, locks) in waiters.iter().zip([&world.locks, &nameless, &world.locks]) {
         let lock = locks.fair(NAME).owner(owner);

@@ -102,7 +102,7 @@ async fn run(crowd: Crowd) -> Seen {
     let mut clients = Vec::new();
     for seed in 0..crowd.clients {
         let locks = Coordinator::new(&masters).unwrap();
-        locks.ready(seconds(5)).await.unwrap();
+        locks.ready_within(seconds(5)).await.unwrap();
         let lock = locks.semaphore("r", crowd.permits).plain().fenced();
         clients.push(client(lock, Random::new(seed)));
     }
@@ -163,7 +163,7 @@ async fn with_different_holders(
         .map(|_| Coordinator::new(&masters).unwrap())
         .collect();
     for client in &clients {
-        client.all_ready(seconds(1)).await.unwrap();
+        client.all_ready_within(seconds(1)).await.unwrap();
     }
     match fault {
         Some(fault) => masters[0].inject(fault.clone()),

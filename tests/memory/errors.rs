@@ -87,7 +87,7 @@ async fn a_deadline_is_explained() {
 #[tokio::test(start_paused = true)]
 async fn a_name_used_with_another_kind_is_explained() {
     let world = World::new(3).await;
-    let owner = world.locks.owner();
+    let owner = world.locks.new_owner();
     let _held = world.locks.fair("orders/42").owner(&owner).acquire().await;
     sleep(millis(1)).await;
     assert_text(

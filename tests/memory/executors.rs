@@ -61,7 +61,7 @@ fn world(runtime: &Runtime) -> (Vec<MemoryMaster>, Coordinator, Guard) {
     let masters = masters(3);
     runtime.block_on(async {
         let locks = Coordinator::new(&masters).unwrap();
-        locks.all_ready(seconds(20)).await.unwrap();
+        locks.all_ready_within(seconds(20)).await.unwrap();
         let guard = locks.mutex(NAME).acquire().await.unwrap();
         (masters, locks, guard)
     })
@@ -69,7 +69,7 @@ fn world(runtime: &Runtime) -> (Vec<MemoryMaster>, Coordinator, Guard) {
 
 /// Returns a lock of each kind. The owners are new.
 fn wanted(locks: &Coordinator) -> [Lock; KINDS.len()] {
-    KINDS.map(|kind| locks.of_kind(kind, format!("wanted {kind}"), &locks.owner()))
+    KINDS.map(|kind| locks.of_kind(kind, format!("wanted {kind}"), &locks.new_owner()))
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
             let error = wait.join().unwrap().unwrap_err();
             assert!(*error.reason() == Reason::Closed, "{error}");
         }
-        assert_eq!(lost.join().unwrap().reason, LostReason::Closed);
+        assert_eq!(lost.join().unwrap().reason, LostReason::Ended);
     });
     assert!(!short.is_valid());
     for lock in wanted(&locks) {
@@ -143,9 +143,9 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
         }
         outside(lock.inspect()).unwrap_err();
     }
-    let ready = outside(locks.ready(seconds(20)));
+    let ready = outside(locks.ready_within(seconds(20)));
     assert!(matches!(ready, Err(AskError::Closed)), "{ready:?}");
-    assert_eq!(outside(guard.lost()).reason, LostReason::Closed);
+    assert_eq!(outside(guard.lost()).reason, LostReason::Ended);
     outside(guard.extend(seconds(30))).unwrap_err();
     outside(guard.release()).unwrap_err();
     outside(locks.close());

@@ -29,7 +29,7 @@ fn queues(world: &World) -> Vec<Vec<String>> {
 
 /// Starts a task that waits for the lock. The task returns the time at which it got the lock.
 fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
-    let owner = locks.owner();
+    let owner = locks.new_owner();
     let lock = locks.fair(NAME).owner(&owner);
     let task = tokio::spawn(async move {
         let guard = lock.acquire().await.unwrap();
@@ -42,7 +42,7 @@ fn waiter(locks: &Coordinator) -> (Owner, JoinHandle<Instant>) {
 
 /// Puts a waiter into the queues. This waiter never polls again.
 async fn dead_waiter(locks: &Coordinator) -> Owner {
-    let owner = locks.owner();
+    let owner = locks.new_owner();
     let lock = locks.fair(NAME).owner(&owner);
     let mut waiting = Box::pin(async move { lock.acquire().await });
     assert!(timeout(millis(10), waiting.as_mut()).await.is_err());
@@ -77,7 +77,7 @@ async fn several_dead_waiters_delay_the_next_by_no_more_than_one() {
 #[tokio::test(start_paused = true)]
 async fn an_error_counts_the_attempt_after_which_a_waiter_steps_aside() {
     let world = World::new(3).await;
-    let lock = world.locks.fair(NAME).owner(&world.locks.owner());
+    let lock = world.locks.fair(NAME).owner(&world.locks.new_owner());
     world.inject([Fault::Down, Fault::Down]);
     let error = lock.acquire_within(seconds(5)).await.unwrap_err();
     let attempts = error.attempts();

@@ -95,7 +95,7 @@ async fn extension_renewal_and_healing_keep_the_token() {
 async fn a_reentry_has_the_token_of_the_lock() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let plain = lock(kind, &world.locks, &owner);
         let lock = plain.clone().fenced();
         let outer = lock.acquire().await.unwrap();
@@ -124,7 +124,7 @@ async fn a_reentry_has_the_token_of_the_lock() {
 async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let plain = lock(kind, &world.locks, &owner);
         let lock = plain.clone().fenced();
         let guard = plain.acquire().await.unwrap();
@@ -156,7 +156,7 @@ async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
 async fn a_task_waits_for_all_ballots_of_another_task_of_its_owner() {
     for kind in [Kind::Reentrant, Kind::Fair] {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let lock = lock(kind, &world.locks, &owner).fenced();
         world.inject_all(&delay(45)); // almost the response timeout
         let raise_counters = async {
@@ -204,7 +204,7 @@ fn larger(guard: &FencedGuard, last: u64, when: &str) -> u64 {
 
 #[track_caller]
 fn plain(kind: Kind, locks: &Coordinator) -> Lock {
-    lock(kind, locks, &locks.owner())
+    lock(kind, locks, &locks.new_owner())
 }
 
 fn fenced(kind: Kind, locks: &Coordinator) -> Lock<FencedGuard> {

@@ -57,7 +57,7 @@ async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
         }
         let locks = Coordinator::new(&masters).unwrap();
         let start = Instant::now();
-        let ready = locks.ready(seconds(2)).await;
+        let ready = locks.ready_within(seconds(2)).await;
         let took = start.elapsed();
         match ready {
             Ok(votes) => {
@@ -78,7 +78,7 @@ async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
                 assert_eq!(text.matches("can vote").count(), can + 1, "{text}");
             }
         }
-        assert_eq!(locks.all_ready(seconds(1)).await.is_ok(), down == 0);
+        assert_eq!(locks.all_ready_within(seconds(1)).await.is_ok(), down == 0);
     }
 }
 
@@ -86,7 +86,7 @@ async fn a_fresh_coordinator_is_ready_as_soon_as_a_majority_is_connected() {
 async fn ready_resolves_when_enough_masters_come_back() {
     let world = World::new(3).await;
     world.inject([Fault::Down, Fault::Down]);
-    let mut ready = pin!(world.locks.ready(seconds(3_600)));
+    let mut ready = pin!(world.locks.ready_within(seconds(3_600)));
     assert!(timeout(seconds(60), ready.as_mut()).await.is_err());
     let before = world.commands()[2];
     assert!(timeout(seconds(60), ready.as_mut()).await.is_err());
@@ -105,12 +105,12 @@ async fn masters_that_hang_or_answer_errors_are_not_ready() {
         (Fault::ErrorReply("LOADING".into()), "answered LOADING"),
     ] {
         let world = World::new(3).await;
-        world.locks.all_ready(seconds(1)).await.unwrap();
+        world.locks.all_ready_within(seconds(1)).await.unwrap();
         world.inject([fault.clone(), fault]);
-        let error = world.locks.ready(millis(70)).await.unwrap_err();
+        let error = world.locks.ready_within(millis(70)).await.unwrap_err();
         assert!(error.to_string().contains(text), "{error}");
         world.clear_faults();
-        world.locks.all_ready(seconds(5)).await.unwrap();
+        world.locks.all_ready_within(seconds(5)).await.unwrap();
     }
 }
 
@@ -124,7 +124,7 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
         "NOPERM this user has no permissions to run the 'set' command",
     ] {
         let world = World::new(3).await;
-        world.locks.all_ready(seconds(1)).await.unwrap();
+        world.locks.all_ready_within(seconds(1)).await.unwrap();
         let mut events = world.locks.health_events();
         news(&world, &mut events).await;
         let held = world.guard().await;
@@ -135,7 +135,11 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
         assert_eq!(news(&world, &mut events).await, [(0, "connected", false)]);
         let health = &world.locks.health()[0];
         assert_eq!(health.error.as_deref(), Some(error));
-        let refused = world.locks.all_ready(Duration::ZERO).await.unwrap_err();
+        let refused = world
+            .locks
+            .all_ready_within(Duration::ZERO)
+            .await
+            .unwrap_err();
         let text = refused.to_string();
         assert!(refused.has_quorum() && text.contains(error), "{text}");
 
@@ -153,7 +157,7 @@ async fn a_master_that_answers_errors_cannot_vote_until_it_grants_a_lock() {
         drop(another.try_acquire().await.unwrap());
         sleep(millis(10)).await;
         assert_eq!(news(&world, &mut events).await, [(0, "connected", true)]);
-        world.locks.all_ready(Duration::ZERO).await.unwrap();
+        world.locks.all_ready_within(Duration::ZERO).await.unwrap();
     }
 }
 
@@ -213,7 +217,7 @@ async fn a_new_connection_shows_that_a_master_has_loaded_its_data() {
 #[tokio::test(start_paused = true)]
 async fn readiness_finds_what_an_idle_program_does_not() {
     let world = World::new(3).await;
-    world.locks.all_ready(seconds(1)).await.unwrap();
+    world.locks.all_ready_within(seconds(1)).await.unwrap();
     world.inject_all(&error());
     let before = world.commands();
     sleep(seconds(3_600)).await;
@@ -223,7 +227,7 @@ async fn readiness_finds_what_an_idle_program_does_not() {
         health.can_vote() && health.last_heard > Some(seconds(3_599)),
         "{health}"
     );
-    let refused = world.locks.ready(Duration::ZERO).await.unwrap_err();
+    let refused = world.locks.ready_within(Duration::ZERO).await.unwrap_err();
     assert!(
         refused.to_string().contains("answered OOM no room"),
         "{refused}"
@@ -234,7 +238,7 @@ async fn readiness_finds_what_an_idle_program_does_not() {
         "{health}"
     );
     world.clear_faults();
-    world.locks.ready(Duration::ZERO).await.unwrap();
+    world.locks.ready_within(Duration::ZERO).await.unwrap();
     sleep(millis(10)).await;
     assert!(world.locks.health().iter().all(MasterHealth::can_vote));
 }
@@ -243,7 +247,7 @@ async fn readiness_finds_what_an_idle_program_does_not() {
 async fn the_votes_of_a_ready_majority_do_not_read_like_trouble() {
     let world = World::new(3).await;
     world.masters[2].inject(delay(40));
-    let votes = world.locks.ready(seconds(1)).await.unwrap();
+    let votes = world.locks.ready_within(seconds(1)).await.unwrap();
     assert!(votes.to_string().ends_with(" not waited for"), "{votes}");
 }
 
@@ -255,7 +259,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     let at_first = [0, 1, 2].map(|master| (master, "connected", true));
     assert_eq!(news(&world, &mut events).await, at_first);
     world.masters[0].restart();
-    let error = world.locks.all_ready(seconds(1)).await.unwrap_err();
+    let error = world.locks.all_ready_within(seconds(1)).await.unwrap_err();
     let text = error.to_string();
     assert!(
         text.starts_with("only 2 of 3 masters can vote after 1."),
@@ -276,7 +280,7 @@ async fn a_master_in_quarantine_is_not_ready_and_is_reported_when_it_votes_again
     assert!(health.to_string().contains(why), "{health}");
     let warning = format!("reason={}", health.quarantine_reason.unwrap());
     assert_eq!(health.failures, 1);
-    let votes = world.locks.all_ready(seconds(11)).await.unwrap();
+    let votes = world.locks.all_ready_within(seconds(11)).await.unwrap();
     assert_eq!(votes.granted_count(), 3);
     assert_eq!(news(&world, &mut events).await, [(0, "connected", true)]);
     let address = &world.addresses()[0];
@@ -366,7 +370,7 @@ async fn a_refusal_is_an_event_even_if_the_master_was_down_before() {
 async fn a_wait_for_readiness_ends_when_the_coordinator_is_closed() {
     let world = World::new(3).await;
     world.inject([Fault::Down, Fault::Down]);
-    let mut ready = pin!(world.locks.ready(Duration::MAX));
+    let mut ready = pin!(world.locks.ready_within(Duration::MAX));
     assert!(timeout(seconds(5), ready.as_mut()).await.is_err());
     world.locks.close().await;
     let ended = timeout(seconds(1), ready).await.unwrap();

@@ -200,7 +200,7 @@ async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_stepped_aside_wins_when_another_task_of_its_owner_does() {
     let two = TwoClients::new().await;
-    let owner = two.waiter.owner();
+    let owner = two.waiter.new_owner();
     let lock = two.waiter.fair(NAME).owner(&owner);
     two.inject_into_two(&delay(80));
     let waiter = lock.clone();

@@ -20,7 +20,7 @@ async fn over(latencies: &[Arc<Latency>], set: impl FnOnce(Builder) -> Builder) 
     let specs = links.map(|((master, latency), seed)| linked(master, latency, seed));
     let builder = Coordinator::builder().quarantine(Quarantine::Off);
     let locks = set(builder.masters(specs)).build().unwrap();
-    locks.all_ready(seconds(5)).await.unwrap();
+    locks.all_ready_within(seconds(5)).await.unwrap();
     World { masters, locks }
 }
 

@@ -143,7 +143,7 @@ async fn a_time_without_a_quorum_is_logged_once() {
     for fault in [error(), Fault::Hang, Fault::Down] {
         for kind in KINDS {
             sleep(seconds(20)).await;
-            let owner = world.locks.owner();
+            let owner = world.locks.new_owner();
             let names = ["a", "b", "c"].map(|name| world.locks.of_kind(kind, name, &owner));
             drop(names[0].acquire().await.unwrap());
             said.take();
@@ -195,7 +195,7 @@ async fn an_outage_soon_after_another_one_is_logged_if_it_lasts() {
     let (said, _listening) = CapturedLog::listen();
     for kind in KINDS {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let lock = world.locks.of_kind(kind, "a", &owner);
         for pause in [seconds(1), seconds(60)] {
             drop(lock.acquire().await.unwrap());

@@ -305,7 +305,7 @@ fn a_loss_that_no_one_noticed_is_counted_at_the_release() {
 fn waiters_are_counted_until_they_have_the_lock_or_are_dropped() {
     recorded(async |handle| {
         let world = World::new(3).await;
-        let owners = [world.locks.owner(), world.locks.owner()];
+        let owners = [world.locks.new_owner(), world.locks.new_owner()];
         let [first, second] = owners
             .each_ref()
             .map(|owner| world.locks.fair(NAME).owner(owner));
@@ -333,7 +333,7 @@ fn a_master_that_fails_is_seen() {
     recorded(async |handle| {
         let masters = [(); 3].map(|()| MemoryMaster::new());
         let locks = Coordinator::new(&masters).unwrap();
-        locks.all_ready(seconds(5)).await.unwrap();
+        locks.all_ready_within(seconds(5)).await.unwrap();
         let address = locks.health()[0].master.clone();
         let of = |metric: &str, label: &str| {
             Scrape::of(handle).sum(metric, &format!("master=\"{address}\"{label}"))

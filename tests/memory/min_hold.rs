@@ -9,7 +9,7 @@ use crate::world::*;
 
 /// Returns when another process gets the lock, counted from `start`.
 async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::time::Duration {
-    let owner = others.owner();
+    let owner = others.new_owner();
     let lock = others.of_kind(kind, NAME, &owner);
     lock.acquire().await.unwrap().release().await.unwrap();
     start.elapsed()
@@ -36,7 +36,7 @@ async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
             let world = World::new(3).await;
             let others = Coordinator::new(&world.masters).unwrap();
             let start = Instant::now();
-            let owner = world.locks.owner();
+            let owner = world.locks.new_owner();
             let lock = world
                 .locks
                 .of_kind(kind, NAME, &owner)
@@ -64,10 +64,10 @@ async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_keeps_what_it_left_in_place() {
     let world = World::new(3).await;
-    let owner = world.locks.owner();
+    let owner = world.locks.new_owner();
     let lock = world.locks.reentrant(NAME, &owner).min_hold(seconds(60));
     lock.try_acquire().await.unwrap().release().await.unwrap();
-    let other = world.locks.reentrant(NAME, &world.locks.owner());
+    let other = world.locks.reentrant(NAME, &world.locks.new_owner());
     let refused = other.try_acquire().await.unwrap_err();
     assert!(refused.is_busy());
     let again = lock.try_acquire().await.unwrap();

@@ -38,7 +38,7 @@ async fn a_lock_needs_a_majority_of_each_list() {
     let (old, new) = (masters::<3>(), masters::<3>());
     let locks = joint(&new, &old);
     assert_eq!((locks.master_count(), locks.quorum()), (6, 2));
-    locks.all_ready(seconds(5)).await.unwrap();
+    locks.all_ready_within(seconds(5)).await.unwrap();
     let guard = locks.mutex("r").acquire().await.unwrap();
     let granted = guard.all_votes().await;
     let granted = granted.tally(|row| row.vote == Some(&Vote::Grant));
@@ -62,7 +62,7 @@ async fn a_lock_needs_a_majority_of_each_list() {
         assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
         let text = format!("1 of 3 {lacking} voted (need 2)");
         assert!(refused.to_string().contains(&text), "{refused}");
-        let not_ready = locks.ready(millis(100)).await.unwrap_err();
+        let not_ready = locks.ready_within(millis(100)).await.unwrap_err();
         let text = format!("1 of 3 {lacking} can vote (need 2)");
         assert!(not_ready.to_string().contains(&text), "{not_ready}");
         inject(down, Fault::None);
@@ -77,7 +77,7 @@ async fn a_waiter_of_both_lists_hears_of_a_release_by_either() {
     for programs in [[&old[..], &new[..]], [&new[..], &old[..]]] {
         let holder = Coordinator::new(programs[0]).unwrap();
         let locks = joint(&new, &old);
-        locks.all_ready(seconds(5)).await.unwrap();
+        locks.all_ready_within(seconds(5)).await.unwrap();
         for kind in ["mutex", "fair", "reader", "permit"] {
             let lock = |locks: &Coordinator| match kind {
                 "fair" => locks.fair(kind),

@@ -41,7 +41,7 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
     for kind in BOTH {
         for fault in [Fault::Down, error()] {
             let world = World::new(3).await;
-            let owner = world.locks.owner();
+            let owner = world.locks.new_owner();
             let lock = lock(kind, &world.locks, &owner);
             let outer = lock.acquire().await.unwrap();
             outer.all_votes().await;
@@ -75,7 +75,7 @@ async fn a_master_that_missed_a_change_of_depth_learns_it_from_the_next_renewal(
 async fn all_guards_of_an_owner_see_the_loss_and_the_owner_can_acquire_anew() {
     for kind in BOTH {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let lock = lock(kind, &world.locks, &owner);
         let old = [lock.acquire().await.unwrap(), lock.acquire().await.unwrap()];
         world.masters[0].forget();
@@ -107,7 +107,7 @@ async fn all_guards_of_an_owner_see_the_loss_and_the_owner_can_acquire_anew() {
 async fn reentering_a_lost_lock_acquires_it_anew() {
     for kind in BOTH {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let lock = lock(kind, &world.locks, &owner);
         let old = lock.acquire().await.unwrap();
         world.masters[0].forget();
@@ -154,7 +154,7 @@ async fn acquisitions_of_a_lock_without_an_owner_exclude_each_other() {
     let read_write = world.locks.read_write("config");
     for lock in [world.locks.fair(NAME), plain(read_write.write())] {
         let guard = lock.acquire().await.unwrap();
-        for other in [lock.clone(), lock.clone().owner(&world.locks.owner())] {
+        for other in [lock.clone(), lock.clone().owner(&world.locks.new_owner())] {
             let refused = other.try_acquire().await.unwrap_err();
             assert!(refused.is_busy(), "{refused}");
         }
@@ -165,12 +165,15 @@ async fn acquisitions_of_a_lock_without_an_owner_exclude_each_other() {
         guard.release().await.unwrap();
         assert_eq!(waiting.await.unwrap().depth(), 1);
 
-        let lock = lock.owner(&world.locks.owner());
+        let lock = lock.owner(&world.locks.new_owner());
         let outer = lock.acquire().await.unwrap();
         assert_eq!(lock.clone().try_acquire().await.unwrap().depth(), 2);
         drop(outer);
     }
-    let owned = world.locks.read_write("config").owner(&world.locks.owner());
+    let owned = world
+        .locks
+        .read_write("config")
+        .owner(&world.locks.new_owner());
     let writing = owned.write().acquire().await.unwrap();
     assert_eq!(owned.read().try_acquire().await.unwrap().depth(), 2);
     assert!(read_write.read().try_acquire().await.is_err());
@@ -182,10 +185,10 @@ async fn an_owner_that_cannot_be_used_is_refused_before_anything_is_sent() {
     let world = World::new(3).await;
     let locks = &world.locks;
     let (owner, foreign) = (
-        locks.owner(),
-        Coordinator::new(&world.masters).unwrap().owner(),
+        locks.new_owner(),
+        Coordinator::new(&world.masters).unwrap().new_owner(),
     );
-    let no_owner = |kind| ConfigError::NoOwner { kind };
+    let no_owner = |kind| ConfigError::TakesNoOwner { kind };
     let is_foreign = ConfigError::ForeignOwner {
         owner: foreign.id().to_owned(),
     };
@@ -234,11 +237,11 @@ async fn a_task_that_cannot_reenter_in_time_keeps_its_queue_position() {
         let held = others.fair(NAME).acquire().await.unwrap();
         let order = Rc::new(RefCell::new(Vec::new()));
         let tasks = LocalSet::new();
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         for n in 0..8 {
             let lock = match n {
                 0..5 => lock(Kind::Fair, &world.locks, &owner),
-                _ => lock(Kind::Fair, &others, &others.owner()),
+                _ => lock(Kind::Fair, &others, &others.new_owner()),
             };
             let order = order.clone();
             tasks.spawn_local(async move {

@@ -24,13 +24,13 @@ fn write(locks: &Coordinator, owner: &Owner) -> Lock {
 async fn a_writer_becomes_a_reader_without_a_gap() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let [one, other, writer] = [(); 3].map(|()| locks.owner());
+    let [one, other, writer] = [(); 3].map(|()| locks.new_owner());
     let guard = write(&locks, &one).acquire().await.unwrap();
     let reading = tokio::spawn({
         let lock = read(&locks, &other);
         async move { lock.acquire().await.unwrap() }
     });
-    until_queued(&read(&locks, &locks.owner()), 1).await;
+    until_queued(&read(&locks, &locks.new_owner()), 1).await;
     guard.downgrade();
     guard.downgrade();
     let also = reading.await.unwrap();
@@ -47,7 +47,7 @@ async fn a_writer_becomes_a_reader_without_a_gap() {
 async fn the_writer_may_read_and_a_reader_cannot_become_the_writer() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let (owner, other) = (locks.owner(), locks.owner());
+    let (owner, other) = (locks.new_owner(), locks.new_owner());
     let writing = write(&locks, &owner).acquire().await.unwrap();
     let reading = read(&locks, &owner).acquire().await.unwrap();
     assert_eq!(reading.depth(), 2);
@@ -82,7 +82,7 @@ async fn the_writer_may_read_and_a_reader_cannot_become_the_writer() {
 async fn a_dead_reader_costs_the_rest_of_its_own_lease() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let [dead, alive, writer] = [(); 3].map(|()| locks.owner());
+    let [dead, alive, writer] = [(); 3].map(|()| locks.new_owner());
     let ttl = Duration::from_secs(2);
     let dead = read(&locks, &dead)
         .ttl(ttl)
@@ -111,7 +111,7 @@ async fn a_dead_reader_costs_the_rest_of_its_own_lease() {
 async fn a_writer_has_a_fencing_token() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let owner = locks.owner();
+    let owner = locks.new_owner();
     let mut last = 0;
     for _ in 0..3 {
         let guard = write(&locks, &owner).fenced().acquire().await.unwrap();
@@ -144,7 +144,8 @@ fn spawn_readers(masters: &[MemoryMaster]) -> JoinSet<()> {
     let mut readers = JoinSet::new();
     for _ in 0..READERS {
         let locks = Coordinator::new(masters).unwrap();
-        readers.spawn(async move { drop(read(&locks, &locks.owner()).acquire().await.unwrap()) });
+        readers
+            .spawn(async move { drop(read(&locks, &locks.new_owner()).acquire().await.unwrap()) });
     }
     readers
 }
@@ -196,7 +197,7 @@ async fn readers_that_cannot_win_only_poll() {
 async fn readers_that_only_poll_are_called() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let writing = write(&locks, &locks.owner()).acquire().await.unwrap();
+    let writing = write(&locks, &locks.new_owner()).acquire().await.unwrap();
     masters[1].inject(Fault::Down);
     masters[2].delete("a");
     let mut readers = spawn_readers(&masters);

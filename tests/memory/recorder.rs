@@ -113,7 +113,7 @@ fn a_recorder_may_read_a_guard_while_a_master_is_down() {
         });
         let _recording = metrics::set_default_local_recorder(&recorder);
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let lock = world.locks.reentrant(NAME, &owner);
         let guard = Arc::new(lock.acquire().await.unwrap());
         reader.watch(Some(guard.clone()));

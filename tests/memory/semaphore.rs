@@ -24,7 +24,8 @@ async fn each_holder_has_a_slot_of_its_own() {
     for (count, permits) in [(1, 1), (3, 1), (3, 3), (4, 2), (5, 70), (5, 1_000)] {
         let masters = masters(count);
         let locks = Coordinator::new(&masters).unwrap();
-        let lock = locks.semaphore("a", permits).plain();
+        let semaphore = locks.semaphore("a", permits);
+        let lock = semaphore.clone().plain();
         let mut guards = fill(&lock, permits).await;
         assert_eq!(slots(&guards), (0..permits).collect());
         assert!(
@@ -32,7 +33,7 @@ async fn each_holder_has_a_slot_of_its_own() {
                 .iter()
                 .all(|guard| guard.shares() && guard.is_valid())
         );
-        assert_eq!(lock.available_permits().await.unwrap(), 0);
+        assert_eq!(semaphore.available_permits().await.unwrap(), 0);
         let refused = lock.try_acquire().await;
         assert!(
             matches!(
@@ -47,7 +48,7 @@ async fn each_holder_has_a_slot_of_its_own() {
         let last = guards.swap_remove(permits / 2);
         let slot = last.slot();
         last.release().await.unwrap();
-        assert_eq!(lock.available_permits().await.unwrap(), 1);
+        assert_eq!(semaphore.available_permits().await.unwrap(), 1);
         guards.push(lock.try_acquire().await.unwrap());
         assert_eq!(guards.last().unwrap().slot(), slot);
         for guard in guards {
@@ -117,8 +118,8 @@ async fn waiters_are_served_in_turn_and_a_release_calls_one() {
 async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let lock = locks.semaphore("a", 3).plain();
-    let owner = locks.owner();
+    let lock = locks.semaphore("a", 3);
+    let owner = locks.new_owner();
     for kind in KINDS {
         assert_eq!(lock.available_permits().await.unwrap(), 3);
         let guard = locks.of_kind(kind, "a", &owner).acquire().await.unwrap();
@@ -139,7 +140,7 @@ async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
 async fn a_name_has_one_kind_at_a_time() {
     let masters = masters(3);
     let locks = Coordinator::new(&masters).unwrap();
-    let owner = locks.owner();
+    let owner = locks.new_owner();
     for held in KINDS {
         let guard = locks.of_kind(held, "a", &owner).acquire().await.unwrap();
         for other in KINDS.into_iter().filter(|kind| *kind != held) {
@@ -159,7 +160,7 @@ async fn a_master_with_another_kind_is_asked_once() {
     let masters = masters(3);
     masters[2].set("a", "somebody's", None);
     let locks = Coordinator::new(&masters).unwrap();
-    locks.all_ready(seconds(1)).await.unwrap();
+    locks.all_ready_within(seconds(1)).await.unwrap();
     let before = masters[2].commands();
     let lock = locks.semaphore("a", 1).plain();
     let guard = lock.acquire().await.unwrap();

@@ -289,7 +289,7 @@ async fn a_wait_ends_by_its_deadline() {
 #[tokio::test(start_paused = true)]
 async fn another_kind_of_lock_and_a_closed_coordinator_end_a_wait() {
     let world = World::new(3).await;
-    let reentrant = world.locks.reentrant("b", &world.locks.owner());
+    let reentrant = world.locks.reentrant("b", &world.locks.new_owner());
     let other = reentrant.acquire().await.unwrap();
     let lock = world.locks.mutex_all(["a", "b", "c"]).plain();
     let error = lock.acquire().await.unwrap_err();

@@ -61,7 +61,7 @@ async fn contest(
         };
         let locks = locks.unwrap();
         tasks.spawn(async move {
-            locks.all_ready(seconds(3)).await.unwrap();
+            locks.all_ready_within(seconds(3)).await.unwrap();
             let mut random = Random::new(seed);
             let end = Instant::now() + lasts;
             let (mut count, mut longest) = (0, Duration::ZERO);
@@ -100,8 +100,8 @@ fn block_on<T>(task: impl Future<Output = T>) -> T {
 }
 
 /// Fails unless each process gets at least half of an equal share, and no wait is longer than three
-/// times the time that all processes need to hold the lock once and to pause, or six times if one of
-/// them does not pause.
+/// times the time that all processes need to hold the lock once and to pause, or six times if one
+/// of them does not pause.
 fn check(processes: &[Process], at: &[(u64, u64)], lasts: Duration, seed: u64) {
     let cycle = processes.iter().map(|process| process.hold + process.pause);
     // A process that does not pause gets the lock eight times before it looks for others.
@@ -199,7 +199,7 @@ fn a_process_that_comes_late_gets_the_lock_from_one_that_does_not_pause() {
 fn locks_that_nobody_else_wants_cost_no_wait() {
     block_on(async {
         let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new())).unwrap();
-        locks.all_ready(seconds(3)).await.unwrap();
+        locks.all_ready_within(seconds(3)).await.unwrap();
         let start = Instant::now();
         for number in 0..6_000 {
             drop(locks.mutex(format!("r/{number}")).acquire().await.unwrap());

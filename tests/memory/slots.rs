@@ -159,7 +159,7 @@ async fn a_waiter_pauses_if_the_votes_are_split_again_and_again() {
 async fn a_waiter_pauses_whatever_calls_come() {
     for kind in [Kind::Fair, Kind::ReadWrite, Kind::Semaphore] {
         let world = World::new(3).await;
-        let (owner, other) = (world.locks.owner(), world.locks.owner());
+        let (owner, other) = (world.locks.new_owner(), world.locks.new_owner());
         let lock = |owner| world.locks.of_kind(kind, NAME, owner);
         let held = lock(&owner).try_acquire().await.unwrap();
         let call = || {

@@ -106,7 +106,7 @@ async fn on_threads(with_faults: bool) {
     for process in 0..3_u64 {
         let locks = Coordinator::builder().masters(&masters).build().unwrap();
         all.push(locks.clone());
-        let owners: Vec<_> = (0..3).map(|_| locks.owner()).collect();
+        let owners: Vec<_> = (0..3).map(|_| locks.new_owner()).collect();
         for number in 0..12 {
             let (locks, owners) = (locks.clone(), owners.clone());
             let (inside, won) = (inside.clone(), won.clone());

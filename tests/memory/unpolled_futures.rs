@@ -28,7 +28,7 @@ async fn an_attempt_fails_while_another_task_of_its_owner_makes_one() {
     let plain = kinds().into_iter().skip(1).map(|kind| (kind, false));
     for (kind, is_fenced) in plain.clone().chain(plain.map(|(kind, _)| (kind, true))) {
         let world = World::new(3).await;
-        let owner = world.locks.owner();
+        let owner = world.locks.new_owner();
         let fenced = |lock: Lock| {
             if is_fenced {
                 internals::plain(lock.fenced())
@@ -62,9 +62,9 @@ async fn a_waiter_takes_over_from_unpolled_ones() {
     for kind in &kinds()[..2] {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let held = kind(&others, &others.owner()).acquire().await.unwrap();
+        let held = kind(&others, &others.new_owner()).acquire().await.unwrap();
         let unpolled: Vec<_> = [(); 5]
-            .map(|()| kind(&world.locks, &world.locks.owner()))
+            .map(|()| kind(&world.locks, &world.locks.new_owner()))
             .into_iter()
             .collect();
         let mut unpolled: Vec<_> = unpolled
@@ -75,7 +75,7 @@ async fn a_waiter_takes_over_from_unpolled_ones() {
             assert!(timeout(millis(50), waiter.as_mut()).await.is_err());
         }
         held.release().await.unwrap();
-        let lock = kind(&world.locks, &world.locks.owner());
+        let lock = kind(&world.locks, &world.locks.new_owner());
         let waiting = timeout(seconds(3_600), timed(lock.acquire()));
         let (took, guard) = waiting.await.unwrap();
         assert!(took <= seconds(5), "{took:?}");
@@ -135,14 +135,14 @@ async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
         })
         .await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let held = kind(&others, &others.owner())
+        let held = kind(&others, &others.new_owner())
             .ttl(seconds(60))
             .renewal(Renewal::Off);
         let held = held.acquire().await.unwrap();
-        let first = kind(&world.locks, &world.locks.owner());
+        let first = kind(&world.locks, &world.locks.new_owner());
         let mut first = Box::pin(first.acquire());
         assert!(timeout(millis(500), first.as_mut()).await.is_err());
-        let lock = kind(&world.locks, &world.locks.owner());
+        let lock = kind(&world.locks, &world.locks.new_owner());
         let next = tokio::spawn(async move { timed(lock.acquire()).await });
         sleep(millis(100)).await;
         held.release().await.unwrap();
@@ -159,8 +159,8 @@ async fn a_waiter_that_is_polled_long_after_its_limit_makes_its_last_attempt() {
     for kind in kinds() {
         let world = World::new(3).await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let held = kind(&others, &others.owner()).acquire().await.unwrap();
-        let lock = kind(&world.locks, &world.locks.owner());
+        let held = kind(&others, &others.new_owner()).acquire().await.unwrap();
+        let lock = kind(&world.locks, &world.locks.new_owner());
         let mut waiting = Box::pin(lock.acquire_within(seconds(1)));
         assert!(timeout(millis(500), waiting.as_mut()).await.is_err());
         held.release().await.unwrap();
@@ -178,8 +178,8 @@ async fn a_task_that_could_not_reenter_holds_up_no_one() {
         let hour = seconds(3_600);
         let world = World::with(3, |builder| builder.retry_delay(hour, hour)).await;
         let others = Coordinator::new(&world.masters).unwrap();
-        let held = kind(&others, &others.owner()).acquire().await.unwrap();
-        let owner = world.locks.owner();
+        let held = kind(&others, &others.new_owner()).acquire().await.unwrap();
+        let owner = world.locks.new_owner();
         let lock = kind(&world.locks, &owner);
         let [first, second] = [(); 2].map(|()| lock.clone());
         let first = tokio::spawn(async move { first.acquire().await });
@@ -194,7 +194,7 @@ async fn a_task_that_could_not_reenter_holds_up_no_one() {
         sleep(millis(20)).await;
         world.clear_faults();
         first.release().await.unwrap();
-        let third = kind(&world.locks, &world.locks.owner());
+        let third = kind(&world.locks, &world.locks.new_owner());
         let (took, third) = timeout(hour * 2, timed(third.acquire())).await.unwrap();
         drop(third.unwrap());
         assert!(took <= millis(100), "{took:?}");

@@ -185,8 +185,9 @@ async fn panic_in_task(world: &World, why: &str) {
 
 #[test]
 fn a_panic_in_a_task_harms_no_other_call() {
-    let lock =
-        |locks: &Coordinator, kind: Kind| locks.of_kind(kind, format!("a {kind}"), &locks.owner());
+    let lock = |locks: &Coordinator, kind: Kind| {
+        locks.of_kind(kind, format!("a {kind}"), &locks.new_owner())
+    };
     // Without the vote of its only master, a round would never end.
     for (why, masters) in [
         ("an event before a vote", 1),

@@ -186,7 +186,7 @@ async fn waiters_are_not_woken_by_grants_that_lost_rounds_give_back() {
         master.set_hash(NAME, [("theirs:1", "1")], None);
     }
     let waiting = [&world.locks, &others].map(|locks| {
-        let lock = locks.reentrant(NAME, &locks.owner());
+        let lock = locks.reentrant(NAME, &locks.new_owner());
         tokio::spawn(async move { lock.acquire().await })
     });
     sleep(seconds(1)).await;
@@ -528,7 +528,7 @@ async fn the_next_waiter_is_ready_when_the_first_gives_up() {
             let dead = another(&world.masters).await;
             let (first, next) = (another(&world.masters).await, another(&world.masters).await);
             let wait = |locks: &Coordinator, reads, renewal, within| {
-                let (owner, limit) = (locks.owner(), millis(within));
+                let (owner, limit) = (locks.new_owner(), millis(within));
                 let lock = match kind {
                     Kind::Fair => locks.fair(NAME).owner(&owner),
                     Kind::ReadWrite if reads => plain(locks.read_write(NAME).owner(&owner).read()),
@@ -566,12 +566,12 @@ async fn a_waiter_in_queues_asks_when_a_majority_is_free() {
             late.iter().for_each(|master| master.inject(Fault::Down));
             sleep(millis(5)).await;
             let held = others
-                .of_kind(kind, NAME, &others.owner())
+                .of_kind(kind, NAME, &others.new_owner())
                 .renewal(Renewal::Off);
             let held = held.ttl(seconds(60)).acquire().await.unwrap();
             world.clear_faults();
             sleep(seconds(3)).await;
-            let lock = world.locks.of_kind(kind, NAME, &world.locks.owner());
+            let lock = world.locks.of_kind(kind, NAME, &world.locks.new_owner());
             let waiting = tokio::spawn(async move {
                 let guard = lock.acquire().await.unwrap();
                 (Instant::now(), guard)

@@ -135,7 +135,7 @@ pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
 
 /// Returns the lock for an owner of its own.
 pub(crate) fn own(kind: Kind, locks: &Coordinator) -> Lock {
-    lock(kind, locks, &locks.owner())
+    lock(kind, locks, &locks.new_owner())
 }
 
 /// Waits until this number of waiters is in the queues of `lock`.

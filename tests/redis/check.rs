@@ -10,9 +10,8 @@ use std::{
 
 use quorlock::{Builder, Coordinator, Kind, MasterSpec, Quarantine};
 use quorlock_check::{
-    Report,
-    Severity::{self, Info, Refuse, Unknown, Warn},
-    Shared,
+    CheckSettings, Report,
+    Severity::{self, Critical, Info, Unknown, Warn},
 };
 
 use crate::{common::*, impostors::impostor};
@@ -45,8 +44,8 @@ fn locks(builder: Builder, masters: &[Server]) -> Coordinator {
 }
 
 /// Returns the settings of the programs that `patient` builds with this quarantine.
-pub(crate) fn shared(quarantine: Quarantine) -> Shared {
-    let mut shared = Shared::default();
+pub(crate) fn shared(quarantine: Quarantine) -> CheckSettings {
+    let mut shared = CheckSettings::default();
     shared.quarantine = quarantine;
     shared.max_ttl = LONG;
     shared.response_timeout = Duration::from_secs(5);
@@ -59,7 +58,7 @@ pub(crate) async fn check(urls: &[impl AsRef<str>]) -> Report {
     check_for(&shared(Quarantine::Observed), urls).await
 }
 
-pub(crate) async fn check_for(shared: &Shared, urls: &[impl AsRef<str>]) -> Report {
+pub(crate) async fn check_for(shared: &CheckSettings, urls: &[impl AsRef<str>]) -> Report {
     let masters: Vec<_> = urls
         .iter()
         .map(|url| MasterSpec::from(url.as_ref()))
@@ -118,9 +117,9 @@ fn major(master: &Server) -> u32 {
     version.split('.').next().unwrap().parse().unwrap()
 }
 
-const GUARD: &str = "quorlock:origin";
+const ORIGIN: &str = "quorlock:origin";
 /// The finding about a master that no program has used yet.
-const NEW: Found = (Info, GUARD);
+const NEW: Found = (Info, ORIGIN);
 
 /// A check asks for no origin key to be written: the next program must find the masters as they
 /// are.
@@ -171,7 +170,7 @@ fn each_setting_has_its_finding() {
         set(&masters[1], "maxmemory", "100mb");
         set(&masters[1], "maxmemory-policy", "allkeys-lru");
         let report = check(&apart(&masters)).await;
-        assert_eq!(found(&report), [(Refuse, "maxmemory_policy")], "{report}");
+        assert_eq!(found(&report), [(Critical, "maxmemory_policy")], "{report}");
         locks.close().await;
     });
 }
@@ -195,7 +194,7 @@ fn a_master_that_evicted_its_keys_is_found_and_then_in_quarantine() {
         masters[0].command(&["CLIENT", "KILL", "TYPE", "normal"]);
         let report = until("a redial", async || {
             let report = check(&apart(&masters)).await;
-            (found(&report) == [(Warn, GUARD)]).then_some(report)
+            (found(&report) == [(Warn, ORIGIN)]).then_some(report)
         })
         .await;
         assert!(report.to_string().contains("in quarantine for"), "{report}");
@@ -212,9 +211,9 @@ fn a_master_with_the_data_of_another_is_found() {
         let (masters, other) = (durable(), Server::start());
         let connected = used(&masters).await;
         let program = coordinator(quarantining(), std::slice::from_ref(&other));
-        program.all_ready(TEST_TIMEOUT / 4).await.unwrap();
+        program.all_ready_within(TEST_TIMEOUT / 4).await.unwrap();
         copy(&other, &masters[1]);
-        let in_quarantine = (Warn, GUARD);
+        let in_quarantine = (Warn, ORIGIN);
         until("a redial", async || {
             (found(&check(&apart(&masters)).await) == [in_quarantine]).then_some(())
         })
@@ -230,7 +229,7 @@ fn a_master_with_the_data_of_another_is_found() {
         .await;
         connected.close().await;
         let report = check_for(&shared(Quarantine::Off), &apart(&masters)).await;
-        assert_eq!(found(&report), [(Refuse, had)], "{report}");
+        assert_eq!(found(&report), [(Critical, had)], "{report}");
     });
 }
 
@@ -271,7 +270,7 @@ fn replicas_are_found() {
 
         follow(&masters[0], &masters[1]);
         let report = check(&apart(&masters)).await;
-        assert!(found(&report).contains(&(Refuse, "role")), "{report}");
+        assert!(found(&report).contains(&(Critical, "role")), "{report}");
         locks.close().await;
     });
 }
@@ -285,7 +284,7 @@ fn it_is_found_if_several_servers_answer_behind_one_address_or_would_not_be_seen
         for (ports, expected, text) in [
             (
                 [one, other].repeat(4),
-                (Refuse, "run_id"),
+                (Critical, "run_id"),
                 "several servers",
             ),
             (vec![one], (Unknown, "run_id"), "would not be seen"),
@@ -317,7 +316,7 @@ fn forward(client: TcpStream, port: u16) {
 }
 
 /// Checks three masters that programs have used. On the first one, the user has `rules`.
-pub(crate) async fn as_user(masters: &[Server], shared: &Shared, rules: &[&str]) -> Report {
+pub(crate) async fn as_user(masters: &[Server], shared: &CheckSettings, rules: &[&str]) -> Report {
     let words = [&["ACL", "SETUSER", "bob", "reset", "on", ">hunter2"], rules].concat();
     assert_eq!(masters[0].command(&words), "OK");
     let mut urls = apart(masters);
@@ -344,7 +343,7 @@ pub(crate) fn locks_of(kind: Kind) -> &'static str {
 async fn until_origin_is_refused(masters: &[Server]) {
     until("a refused origin key", async || {
         let report = check(&apart(masters)).await;
-        (found(&report) == [(Refuse, GUARD)]).then_some(())
+        (found(&report) == [(Critical, ORIGIN)]).then_some(())
     })
     .await;
 }
@@ -354,7 +353,7 @@ fn an_origin_key_that_makes_no_sense_is_found() {
     with_masters(0, async |_| {
         let masters = durable();
         let locks = used(&masters).await;
-        masters[0].command(&["HSET", GUARD, "since", "soon"]);
+        masters[0].command(&["HSET", ORIGIN, "since", "soon"]);
         until_origin_is_refused(&masters).await;
         locks.close().await;
     });
@@ -395,7 +394,7 @@ fn programs_with_other_masters_or_settings_are_found() {
         let urls = urls(&masters);
         let program = async |name: &str, builder: Builder| {
             let locks = builder.client_name(name).build().unwrap();
-            locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+            locks.all_ready_within(TEST_TIMEOUT / 2).await.unwrap();
             locks
         };
         let ours = || patient().masters(&urls[..3]).max_ttl(LONG);

@@ -20,7 +20,7 @@ pub(crate) fn names(master: &Server) -> Vec<String> {
 /// Connects to all masters. Returns the only name that the new connections have.
 async fn name_of(builder: Builder, masters: &[Server]) -> String {
     let locks = builder.client_name(CLIENT).build().unwrap();
-    locks.all_ready(TEST_TIMEOUT / 2).await.unwrap();
+    locks.all_ready_within(TEST_TIMEOUT / 2).await.unwrap();
     let names: Vec<_> = masters.iter().flat_map(names).collect();
     assert_eq!(names.len(), masters.len(), "{names:?}");
     let one: BTreeSet<_> = names.into_iter().collect();

@@ -10,7 +10,7 @@ use std::{
 use quorlock::{Quarantine, tools::DialRefusal, votes::Failure};
 use quorlock_check::{
     Finding, Report,
-    Severity::{Refuse, Unknown},
+    Severity::{Critical, Unknown},
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     rights::row_for,
 };
 
-const GUARD: &str = "quorlock:origin";
+const ORIGIN: &str = "quorlock:origin";
 const ACL: &str = "ACL SETUSER <user> ";
 
 /// Checks that the report has these cures, one on each line: the severity and the setting, and a
@@ -90,7 +90,7 @@ fn a_state_of_the_server_has_its_cure() {
         let text = check(&url).await.to_string();
         assert!(!text.contains("writes: "), "{text}");
 
-        master.command(&["SET", GUARD, "of another program"]);
+        master.command(&["SET", ORIGIN, "of another program"]);
         let cure = "unknown: quorlock:origin: WRONGTYPE: writes the key anew";
         assert_cures(&check(&url).await, cure);
 
@@ -152,8 +152,11 @@ fn no_right_helps_a_part_of_a_cluster() {
         .await;
         for quarantine in [Quarantine::Observed, Quarantine::Off] {
             let report = check_for(&shared(quarantine), &urls).await;
-            assert_cures(&report, "refuse: redis_mode: MOVED: standalone masters");
-            assert!(report.to_string().contains("\nrefuse: votes: "), "{report}");
+            assert_cures(&report, "critical: redis_mode: MOVED: standalone masters");
+            assert!(
+                report.to_string().contains("\ncritical: votes: "),
+                "{report}"
+            );
         }
         let report = check(&urls).await;
         let parts = report
@@ -241,7 +244,7 @@ fn a_missing_right_has_the_right_as_its_cure() {
         }
         // Without quarantine, the right is not needed for the origin key.
         let found = found(&without(&masters, Quarantine::Off, "-info").await);
-        let is_needed = found.contains(&(Refuse, GUARD));
+        let is_needed = found.contains(&(Critical, ORIGIN));
         assert!(found.contains(&(Unknown, "INFO")) && !is_needed);
     });
 }
@@ -276,14 +279,17 @@ fn a_connection_that_fails_has_its_cure() {
         let service = sentinel_url([&sentinel]).replace("/svc", "/nope");
         masters[1].pause();
         for (url, cure) in [
-            (masters[2].url(), "refuse: login: NOAUTH: look at its users"),
+            (
+                masters[2].url(),
+                "critical: login: NOAUTH: look at its users",
+            ),
             (
                 masters[0].url() + "/99",
-                "refuse: login: DB index: use a lower number",
+                "critical: login: DB index: use a lower number",
             ),
             (
                 says("-DENIED Redis is running in protected mode\r\n"),
-                "refuse: login: DENIED: set protected-mode no",
+                "critical: login: DENIED: set protected-mode no",
             ),
             (
                 Server::reserve().url(),
@@ -299,15 +305,15 @@ fn a_connection_that_fails_has_its_cure() {
             ),
             (
                 says("HTTP/1.1 400 Bad Request\r\n\r\n"),
-                "refuse: server: is this a Redis server?: list the host and the port",
+                "critical: server: is this a Redis server?: list the host and the port",
             ),
             (
                 sentinel.url(),
-                "refuse: server: it is a Sentinel: list the host and the port",
+                "critical: server: it is a Sentinel: list the host and the port",
             ),
             (
                 service,
-                "refuse: connection: knows no master: look at the service",
+                "critical: connection: knows no master: look at the service",
             ),
         ] {
             let mut shared = shared(Quarantine::Off);

@@ -76,7 +76,7 @@ fn locks_of_two_databases_are_apart_and_waiters_are_woken() {
         for kind in KINDS {
             let name = format!("{kind:?}");
             let lock = |locks: &Coordinator| {
-                let lock = locks.of_kind(kind, &name, &locks.owner());
+                let lock = locks.of_kind(kind, &name, &locks.new_owner());
                 lock.renewal(Renewal::Off)
             };
             let held = acquire_on_all(&lock(&first)).await;

@@ -32,7 +32,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
                 }
             };
             let shown = (kind != Kind::Mutex).then_some(r"th\xffm");
-            let lock = locks.of_kind(kind, "r", &locks.owner());
+            let lock = locks.of_kind(kind, "r", &locks.new_owner());
             let guard = lock.try_acquire().await.unwrap();
             guard.all_votes().await;
             write();

@@ -51,7 +51,7 @@ fn fork_among_threads(masters: &str) {
     let builder = patient().masters(masters.split(','));
     let locks: &Coordinator = Box::leak(Box::new(builder.build().unwrap()));
     drop(inside);
-    let lock = locks.reentrant("r", &locks.owner());
+    let lock = locks.reentrant("r", &locks.new_owner());
     let shared: &Guard = Box::leak(Box::new(runtime.block_on(lock.acquire()).unwrap()));
     let mut guard = runtime.block_on(lock.acquire()).unwrap(); // another level of the same claim
     let busy: [fn(&Runtime, &Coordinator, &Guard); 5] = [
@@ -148,7 +148,7 @@ fn call(
     let fair = locks.fair("other");
     let acquired = runtime.block_on(fair.acquire()).unwrap_err();
     tell(format!("owner: {acquired}\n"));
-    let ready = runtime.block_on(locks.ready(LIMIT)).unwrap_err();
+    let ready = runtime.block_on(locks.ready_within(LIMIT)).unwrap_err();
     tell(format!("ready: {ready}\n"));
     let is_closed = |master: &MasterHealth| master.state == MasterState::Closed;
     let health = locks.health();

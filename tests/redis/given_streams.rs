@@ -80,7 +80,10 @@ fn an_error_names_the_step_of_a_dial_over_a_given_stream() {
             let error = spec.connect("check", limit).await.unwrap_err();
             assert_eq!(error.to_string(), expected);
             let locks = brisk().connect_timeout(limit).master(spec).build().unwrap();
-            let error = locks.ready(Duration::from_secs(1)).await.unwrap_err();
+            let error = locks
+                .ready_within(Duration::from_secs(1))
+                .await
+                .unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
         }
     });

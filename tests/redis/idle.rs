@@ -87,16 +87,16 @@ async fn ask_once(
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let lock = match call {
         "fair try_acquire" => locks.fair(call),
-        "available" | "semaphore try_acquire" => locks.semaphore(call, 3).plain(),
+        "semaphore try_acquire" => locks.semaphore(call, 3).plain(),
         _ => locks.mutex(call),
     };
     match (call, guard) {
         ("extend", Some(guard)) => guard.extend(LONG).await?,
         ("release", Some(guard)) => guard.release().await?,
-        ("available", _) => drop(lock.available_permits().await?),
+        ("available", _) => drop(locks.semaphore(call, 3).available_permits().await?),
         ("inspect", _) => drop(lock.inspect().await?),
         ("is_held", _) => assert!(!lock.is_held().await?),
-        ("ready", _) => drop(locks.ready(Duration::ZERO).await?),
+        ("ready", _) => drop(locks.ready_within(Duration::ZERO).await?),
         _ => drop(lock.try_acquire().await?),
     }
     Ok(())

@@ -63,7 +63,7 @@ fn any_string_can_be_a_name_in_a_cluster() {
         .await;
         let masters = [master];
         let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
+        let owner = locks.new_owner();
         for name in [
             "a", "{a}b", "x{", "{}", "a}b{c", "}{", "{}{a}", "{{a}}", "a}",
         ] {

@@ -48,7 +48,7 @@ fn a_user_without_the_right_to_publish_can_release_every_kind() {
     with_masters(3, async |masters| {
         let urls = masters.iter().map(|master| url_as_user(master, "-publish"));
         let locks = patient().masters(urls).build().unwrap();
-        let (mine, yours) = (locks.owner(), locks.owner());
+        let (mine, yours) = (locks.new_owner(), locks.new_owner());
         for kind in [
             |locks: &Coordinator, _: &Owner| locks.mutex("m"),
             |locks: &Coordinator, owner: &Owner| locks.reentrant("r", owner),

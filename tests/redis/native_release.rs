@@ -86,7 +86,7 @@ fn each_version_releases_by_its_own_command() {
 fn other_locks_are_released_by_the_script() {
     with_each(&NATIVE, async |masters, release| {
         let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
+        let owner = locks.new_owner();
         for lock in [
             plain(locks.mutex("r").fenced()),
             locks.of_kind(Kind::Reentrant, "r", &owner),

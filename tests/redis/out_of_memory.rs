@@ -23,7 +23,7 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
         let with_fencing = |kind| [(kind, false), (kind, true)];
         for (kind, is_fenced) in KINDS.into_iter().flat_map(with_fencing) {
             let locks = coordinator(patient(), &masters);
-            let lock = locks.of_kind(kind, "r", &locks.owner());
+            let lock = locks.of_kind(kind, "r", &locks.new_owner());
             let lock = if is_fenced {
                 plain(lock.fenced())
             } else {
@@ -58,7 +58,7 @@ fn a_held_lock_can_be_extended_and_released_without_memory() {
 fn levels_can_be_acquired_and_released_without_memory() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
+        let owner = locks.new_owner();
         for kind in KINDS.into_iter().filter(|kind| is_reentrant(*kind)) {
             let lock = locks.of_kind(kind, kind.to_string(), &owner);
             let outer = lock.try_acquire().await.unwrap();

@@ -95,7 +95,7 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
                 assert_eq!(client.lock(), "(nil)");
                 assert_eq!(client.lock(), "(nil)");
             }
-            let lock = locks.reentrant(name, &locks.owner());
+            let lock = locks.reentrant(name, &locks.new_owner());
             let holder = lock.inspect().await.unwrap().holders.remove(0);
             assert_eq!((holder.kind, holder.owner), (Some(Kind::Reentrant), None));
             assert_eq!(holder.depth, 2);
@@ -142,7 +142,7 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
 fn our_lock_excludes_redissons_until_the_last_guard_and_shows_its_depth() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
+        let owner = locks.new_owner();
         for name in NAMES {
             let lock = locks.reentrant(name, &owner);
             let theirs = RedissonClient::on(&masters, name);

@@ -79,7 +79,7 @@ fn builder() -> Builder {
 /// Sends every verb that a kind of lock has.
 async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: bool) {
     let [one, other] = [0, 1].map(|_| builder().masters(urls).build().unwrap());
-    let (mine, theirs) = (one.owner(), other.owner());
+    let (mine, theirs) = (one.new_owner(), other.new_owner());
     let (my_lock, their_lock) = (
         one.of_kind(kind, "r", &mine),
         other.of_kind(kind, "r", &theirs),
@@ -111,7 +111,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
 
 /// Becomes a reader, lets another owner read, and breaks the lock.
 async fn every_access(one: &Coordinator, other: &Coordinator) {
-    let [mine, theirs] = [one.owner(), other.owner()];
+    let [mine, theirs] = [one.new_owner(), other.new_owner()];
     let held = acquire_on_all(&one.read_write("shared").owner(&mine).write().plain()).await;
     let reader = other.read_write("shared").owner(&theirs).read();
     let waiting = tokio::spawn(async move { reader.acquire().await.unwrap() });
@@ -226,7 +226,7 @@ async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock
 /// Lets another client hold the lock on all `masters`.
 async fn block(masters: &[Server], kind: Kind) -> Guard {
     let locks = coordinator(builder(), masters);
-    acquire_on_all(&locks.of_kind(kind, "r", &locks.owner())).await
+    acquire_on_all(&locks.of_kind(kind, "r", &locks.new_owner())).await
 }
 
 #[track_caller]
@@ -341,7 +341,7 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
                     let case = format!("{version}: {kind}, fenced {is_fenced}, without {right}");
                     give(&masters, &rules);
                     let locks = coordinator(patient(), &masters);
-                    let lock = locks.of_kind(kind, "r", &locks.owner());
+                    let lock = locks.of_kind(kind, "r", &locks.new_owner());
                     let lock = if is_fenced {
                         plain(lock.fenced())
                     } else {
@@ -353,7 +353,7 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
                         assert_eq!(master.command(&["EXISTS", "r"]), "0", "{case}");
                     }
                     drop(lock.try_acquire().await.expect(&case));
-                    locks.ready(Duration::ZERO).await.expect(&case);
+                    locks.ready_within(Duration::ZERO).await.expect(&case);
                     close_at_once(&locks).await;
                 }
             }
@@ -374,7 +374,7 @@ fn a_right_to_other_keys_only_is_missing() {
             let rules = [format!("-{right}"), format!("(+{right} ~other)")];
             give(&masters, &rules);
             let locks = coordinator(patient(), &masters);
-            let lock = locks.of_kind(kind, "r", &locks.owner());
+            let lock = locks.of_kind(kind, "r", &locks.new_owner());
             find_missing(&case, right, &locks, &lock).await;
             give(&masters, &["clearselectors", "+@all"]);
             for master in &masters {
@@ -389,7 +389,7 @@ fn a_right_to_other_keys_only_is_missing() {
 async fn find_missing(case: &str, right: &str, locks: &Coordinator, lock: &Lock) {
     let is_named = |text: String| text.to_lowercase().contains(right);
     let begun = Instant::now();
-    let ready = locks.ready(TEST_TIMEOUT).await;
+    let ready = locks.ready_within(TEST_TIMEOUT).await;
     assert_eq!(ready.is_err(), right == "eval", "{case}: {ready:?}");
     for waits in [false, true] {
         let acquired = match waits {
@@ -402,7 +402,7 @@ async fn find_missing(case: &str, right: &str, locks: &Coordinator, lock: &Lock)
             "{case}: {error}"
         );
         assert!(is_named(error.to_string()), "{case}: {error}");
-        let error = locks.ready(TEST_TIMEOUT).await.expect_err(case);
+        let error = locks.ready_within(TEST_TIMEOUT).await.expect_err(case);
         assert!(matches!(error, AskError::Denied { .. }), "{case}: {error}");
         assert!(is_named(error.to_string()), "{case}: {error}");
     }

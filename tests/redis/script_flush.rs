@@ -10,7 +10,7 @@ use crate::common::*;
 fn a_slow_master_that_lost_the_scripts_still_takes_locks() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
-        let (mine, yours) = (locks.owner(), locks.owner());
+        let (mine, yours) = (locks.new_owner(), locks.new_owner());
         let held = acquire_on_all(&locks.reentrant("r", &mine)).await;
         let lock = locks.reentrant("r", &yours);
         lock.try_acquire().await.unwrap_err();
@@ -36,7 +36,7 @@ fn a_server_gets_the_text_of_a_script_once_and_only_if_it_is_used() {
         let sent = |master: &Server| master.calls(|name| name == "eval" || name == "script|load");
         let before: Vec<_> = masters.iter().map(sent).collect();
         let locks = coordinator(patient(), &masters);
-        let lock = locks.reentrant("r", &locks.owner());
+        let lock = locks.reentrant("r", &locks.new_owner());
         for _ in 0..3 {
             let guard = lock.try_acquire().await.unwrap();
             assert_eq!(guard.all_votes().await.granted_count(), 3);
@@ -59,7 +59,7 @@ fn no_vote_is_lost_to_a_script_flush_whatever_the_kind() {
             }
         };
         let locks = coordinator(patient(), &masters);
-        let (mine, yours) = (locks.owner(), locks.owner());
+        let (mine, yours) = (locks.new_owner(), locks.new_owner());
         for lock in [locks.reentrant("r", &mine), locks.fair("f").owner(&mine)] {
             flush();
             let outer = lock.try_acquire().await.unwrap();

@@ -107,7 +107,7 @@ async fn assert_found(masters: &[MasterSpec], expected: &str) {
 
 /// Checks that every kind of lock is acquired, renewed, waited for and released.
 async fn assert_locks_work(locks: &Coordinator, masters: &[Server]) {
-    let (mine, yours) = (locks.owner(), locks.owner());
+    let (mine, yours) = (locks.new_owner(), locks.new_owner());
     for kind in KINDS {
         let name = format!("{kind:?}");
         let lock = locks.of_kind(kind, &name, &mine).ttl(millis(1_500));

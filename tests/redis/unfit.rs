@@ -77,7 +77,10 @@ fn two_masters_that_take_no_locks_are_not_ready() {
         with_masters(3, async |masters| {
             let locks = coordinator(patient(), &masters);
             let held = acquire_on_all(&locks.mutex("held")).await;
-            locks.all_ready(Duration::from_secs(5)).await.unwrap();
+            locks
+                .all_ready_within(Duration::from_secs(5))
+                .await
+                .unwrap();
             masters[..2].iter().for_each(cause.begin);
             let write = ["SET", "x", "y"];
             until(cause.code, async || {
@@ -90,7 +93,11 @@ fn two_masters_that_take_no_locks_are_not_ready() {
 
             locks.mutex("r").try_acquire().await.unwrap_err();
             assert_unfit(&locks.health(), cause.said());
-            let refused = locks.ready(Duration::ZERO).await.unwrap_err().to_string();
+            let refused = locks
+                .ready_within(Duration::ZERO)
+                .await
+                .unwrap_err()
+                .to_string();
             assert_eq!(refused.matches(cause.said()).count(), 2, "{refused}");
             let released = held.release().await;
             if cause.code == "OOM" {
@@ -102,7 +109,7 @@ fn two_masters_that_take_no_locks_are_not_ready() {
                 assert_eq!(master.command(cause.end), "OK");
             }
             until("masters that take locks", async || {
-                locks.all_ready(Duration::ZERO).await.ok()
+                locks.all_ready_within(Duration::ZERO).await.ok()
             })
             .await;
             assert!(locks.health().iter().all(MasterHealth::can_vote));
@@ -127,7 +134,7 @@ fn what_succeeds_without_memory_does_not_give_the_vote_back() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         let mut events = locks.health_events();
-        let owner = locks.owner();
+        let owner = locks.new_owner();
         let guards = KINDS.map(|kind| locks.of_kind(kind, kind.to_string(), &owner));
         let mut held = Vec::new();
         for lock in &guards {
@@ -163,7 +170,10 @@ fn a_denied_key_says_nothing_about_other_locks() {
         let (said, _listening) = CapturedLog::listen();
         let locks = coordinator(patient(), &masters);
         for _ in 0..2 {
-            locks.all_ready(Duration::from_secs(5)).await.unwrap();
+            locks
+                .all_ready_within(Duration::from_secs(5))
+                .await
+                .unwrap();
         }
         let mut warnings = said.take();
         warnings.retain(|(level, _)| *level == Level::WARN);
@@ -181,9 +191,12 @@ fn a_denied_key_says_nothing_about_other_locks() {
                 "{error}"
             );
             assert!(locks.health().iter().all(MasterHealth::can_vote));
-            assert_eq!(locks.ready(Duration::from_secs(5)).await.is_err(), is_first);
+            assert_eq!(
+                locks.ready_within(Duration::from_secs(5)).await.is_err(),
+                is_first
+            );
             drop(acquire_on_all(&locks.mutex("mine/1")).await);
-            locks.all_ready(Duration::ZERO).await.unwrap();
+            locks.all_ready_within(Duration::ZERO).await.unwrap();
         }
         close_at_once(&locks).await;
     });
@@ -197,10 +210,13 @@ fn a_command_that_the_locks_do_not_need_may_be_denied() {
             (CAUSES[4].begin)(master);
         }
         let locks = coordinator(patient(), &masters);
-        let owner = locks.owner();
-        locks.all_ready(Duration::from_secs(5)).await.unwrap();
+        let owner = locks.new_owner();
+        locks
+            .all_ready_within(Duration::from_secs(5))
+            .await
+            .unwrap();
         drop(acquire_on_all(&locks.of_kind(Kind::Fair, "f", &owner)).await);
-        locks.all_ready(Duration::ZERO).await.unwrap();
+        locks.all_ready_within(Duration::ZERO).await.unwrap();
         assert!(locks.health().iter().all(MasterHealth::can_vote));
         close_at_once(&locks).await;
     });

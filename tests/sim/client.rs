@@ -68,7 +68,7 @@ impl Client {
         process.step_wall_clock(plan.wall_offsets[place] * 1_000);
         let locks = process.enter(|| groups(shared, place, plan.quarantine, lists));
         let mut random = Random::new(seed ^ 0x7461_736b);
-        let owners: Vec<_> = (0..2).map(|_| locks.owner()).collect();
+        let owners: Vec<_> = (0..2).map(|_| locks.new_owner()).collect();
         let tasks = (0..plan.tasks).map(|number| {
             let task = Task {
                 shared: shared.clone(),

@@ -218,7 +218,7 @@ impl Ending {
         if !self.is_hopeless {
             sleep(Duration::from_millis(100)).await; // the hopeless one comes first
         }
-        let (began, owner) = (Instant::now(), locks.owner());
+        let (began, owner) = (Instant::now(), locks.new_owner());
         let (plan, place, wanted) = (&self.shared.plan, self.process.number, &self.wanted);
         let bound = plan.progress_bound();
         let has_owner = plan.locks[wanted[0]].has_owner();
@@ -281,7 +281,7 @@ async fn check_owed_releases(clients: &Clients) {
     let locks = &client.locks;
     let lock = client
         .process
-        .enter(|| client::lock(locks, plan, &locks.owner()));
+        .enter(|| client::lock(locks, plan, &locks.new_owner()));
     let lock = lock.ttl(shared.plan.max_ttl);
     let (world, bound) = (shared.world.clone(), shared.plan.progress_bound());
     world.lock().is_healthy = false;
@@ -313,7 +313,7 @@ async fn contend(clients: &Clients) {
         }
         for wanted in all {
             let (locks, process) = (&client.locks, &client.process);
-            let lock = process.enter(|| client::wanted(locks, plan, &wanted, &locks.owner()));
+            let lock = process.enter(|| client::wanted(locks, plan, &wanted, &locks.new_owner()));
             let attempt = process.task(async move { drop(lock.try_acquire().await) });
             attempts.push(tokio::spawn(attempt));
         }

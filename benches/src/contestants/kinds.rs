@@ -75,7 +75,7 @@ impl Contestant for Scripted {
 
 contestant! {
     /// A reentrant lock, which is never reentered.
-    Reentrant, Off, |locks, key| locks.reentrant(key, &locks.owner()), try_acquire, Guard
+    Reentrant, Off, |locks, key| locks.reentrant(key, &locks.new_owner()), try_acquire, Guard
 }
 
 contestant! {

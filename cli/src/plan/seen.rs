@@ -91,7 +91,7 @@ impl Seen {
                 ),
                 3,
             ),
-            _ if has(Severity::Refuse) => (text("Not now: first do what the findings say."), 3),
+            _ if has(Severity::Critical) => (text("Not now: first do what the findings say."), 3),
             Step::Unknown => (text(UNKNOWN_LISTS), 1),
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority(findings) => {
                 (text(NO_VOTES), 1)

@@ -29,7 +29,7 @@ impl Step {
     pub(super) fn findings(self, checked: &Report) -> Vec<&Finding> {
         let is_change = |finding: &&Finding| {
             let is_setting = matches!(finding.setting, "quorlock:fence:*" | "votes");
-            finding.severity == Severity::Refuse || is_setting
+            finding.severity == Severity::Critical || is_setting
         };
         // Later, nothing needs the old masters.
         let findings = checked.findings.iter().filter(|_| self <= Self::LeaveOld);

@@ -18,7 +18,7 @@ fn the_doctor_exits_by_severity() {
     each(&masters[1..2], "CONFIG SET maxmemory 100mb");
     let ended = doctor()
         .is(3)
-        .begins("refuse  maxmemory_policy: allkeys-lru\n")
+        .begins("critical  maxmemory_policy: allkeys-lru\n")
         .ends("; do not use these masters yet\n")
         .shows(&format!(
             "\n  redis-cli -h 127.0.0.1 -p {} CONFIG SET maxmemory-policy noeviction\n",
@@ -95,7 +95,7 @@ fn the_doctor_writes_metrics_for_the_node_exporter() {
     for line in [
         &format!("quorlock_doctor_findings{{severity=\"warn\",{source}}} 1\n"),
         &format!("quorlock_doctor_findings{{severity=\"unknown\",{source}}} "),
-        &format!("quorlock_doctor_findings{{severity=\"refuse\",{source}}} 0\n"),
+        &format!("quorlock_doctor_findings{{severity=\"critical\",{source}}} 0\n"),
         &format!("quorlock_masters{{{source}}} 3\n"),
         &format!("quorlock_masters_voting{{{source}}} 2\n"),
         &format!("\nquorlock_doctor_timestamp_seconds{{{source}}} 1"),

@@ -173,15 +173,15 @@ fn old_masters_come_from_where_the_masters_come_from() {
     let other = others[0].url();
     assert_eq!(leaves(["", ""], &[]), address(&old));
     assert_eq!(
-        leaves(["", ""], &["--old-masters", &other]),
+        leaves(["", ""], &["--old-master", &other]),
         address(&others)
     );
-    assert!(leaves(["", ""], &["--old-masters", ""]).is_empty());
+    assert!(leaves(["", ""], &["--old-master", ""]).is_empty());
     assert!(leaves([&ours, ""], &[]).is_empty());
     assert_eq!(leaves([&ours, &other], &[]), address(&others));
     let masters = ["--master", &ours];
     assert_eq!(leaves(["", &other], &masters), address(&others));
-    let both = ["--master", &ours, "--old-masters", &theirs];
+    let both = ["--master", &ours, "--old-master", &theirs];
     assert_eq!(leaves([&other, &other], &both), address(&old));
 }
 
@@ -223,7 +223,7 @@ fn bad_old_masters_are_refused_before_anything_is_sent() {
     ] {
         configure(folder, &[&new], &format!("old_masters = {old_masters:?}"));
         let list = old_masters.join(",");
-        let by_option = format!("--old-masters {list} status job");
+        let by_option = format!("--old-master {list} status job");
         let in_file = format!("the set \"cron\": {expected}");
         for (masters, list, words, expected) in [
             (&*new, &*list, "status job", by_variable),

@@ -78,7 +78,10 @@ impl Joint {
             runtime.block_on(async {
                 let builder = Coordinator::builder().client_name("web-2/7");
                 let locks = builder.masters(new).old_masters(old).build().unwrap();
-                locks.all_ready(Duration::from_secs(20)).await.unwrap();
+                locks
+                    .all_ready_within(Duration::from_secs(20))
+                    .await
+                    .unwrap();
                 is_ready.send(()).unwrap();
                 let _ = ended.await;
             });

@@ -184,7 +184,7 @@ fn a_list_that_is_wrong_has_one_status_wherever_it_comes_from() {
         let file = configure(masters[0].directory(), &list, "");
         let list = list.join(",");
         let by_option = format!("status a --master {list}");
-        let old_masters = format!("status a --master {good} --old-masters {list}");
+        let old_masters = format!("status a --master {good} --old-master {list}");
         let by_file = format!("status a --config {}", file.display());
         for (words, list) in [
             (&*by_option, ""),

@@ -19,6 +19,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let directory = Path::new(&path).parent().ok_or("name a TOML file")?;
     let settings = settings.locks.relative_to(directory); // its password_file, for example
     let locks = settings.builder()?.build()?;
-    println!("{}", locks.all_ready(Duration::from_secs(5)).await?);
+    println!("{}", locks.all_ready_within(Duration::from_secs(5)).await?);
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::{env, error::Error, time::Duration};
 
-use quorlock::{Builder, Coordinator};
+use quorlock::{Builder, Coordinator, Reason};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
-    locks.ready(Duration::from_secs(5)).await?;
+    locks.ready_within(Duration::from_secs(5)).await?;
     // Longer than the clocks of the hosts differ, and shorter than the time to the next run.
     let lock = locks
         .mutex("nightly report")
@@ -26,7 +26,9 @@ async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
                 eprintln!("the job is done, but {error}");
             }
         }
-        Err(error) if error.is_busy() => println!("the job runs on another host, or has run"),
+        Err(error) if matches!(error.reason(), Reason::Held { .. }) => {
+            println!("the job runs on another host, or has run");
+        }
         Err(error) => return Err(error.into()),
     }
     Ok(())

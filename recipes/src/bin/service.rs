@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
 /// Tells the load balancer whether locks can be acquired.
 async fn ready(State(locks): State<Coordinator>) -> Result<String, (StatusCode, String)> {
-    let ready = locks.ready(Duration::from_millis(500)).await;
+    let ready = locks.ready_within(Duration::from_millis(500)).await;
     let votes = ready.map_err(|error| (StatusCode::SERVICE_UNAVAILABLE, error.to_string()))?;
     Ok(format!("{votes}\n"))
 }

@@ -117,9 +117,8 @@ impl AcquireError {
     }
 
     /// Returns whether no client can get the lock now: too few masters can vote, or they are too
-    /// slow, or this coordinator is closed. Try again later, unless the reason is
-    /// [`Closed`](Reason::Closed): this coordinator never opens again. A server answers its own
-    /// client with 503 in HTTP.
+    /// slow, or this coordinator is closed. Try again later, unless [`is_final`](Self::is_final). A
+    /// server answers its own client with 503 in HTTP.
     pub fn is_unavailable(&self) -> bool {
         self.0.reason.is_unavailable()
     }
@@ -128,6 +127,12 @@ impl AcquireError {
     /// another one, or in the settings and rights of the masters. Someone must repair it.
     pub fn is_mistake(&self) -> bool {
         self.0.reason.is_mistake()
+    }
+
+    /// Returns whether another attempt fails as well: after a mistake, and after the end of this
+    /// coordinator ([`Closed`](Reason::Closed)). End a loop of attempts then.
+    pub fn is_final(&self) -> bool {
+        self.0.reason.is_final()
     }
 
     /// Returns the text of this error without the answers of the masters. It suits a person who

@@ -67,8 +67,20 @@ pub enum AskError {
 }
 
 impl AskError {
+    /// Returns whether too few masters answered or can vote, or this coordinator is closed. Try
+    /// again later, unless it is closed.
+    pub fn is_unavailable(&self) -> bool {
+        !self.is_mistake()
+    }
+
+    /// Returns whether another call fails as well, because of a mistake in this program, or in the
+    /// settings and rights of the masters.
+    pub fn is_mistake(&self) -> bool {
+        matches!(self, Self::Config(_) | Self::Denied { .. })
+    }
+
     /// Returns whether a majority of masters can vote. If so, locks can be acquired although
-    /// [`all_ready`](crate::Coordinator::all_ready) has failed.
+    /// [`all_ready_within`](crate::Coordinator::all_ready_within) has failed.
     pub fn has_quorum(&self) -> bool {
         matches!(self, Self::TooFewMasters(error) if error.votes.has_quorum())
     }

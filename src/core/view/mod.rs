@@ -33,7 +33,7 @@ pub enum LostReason {
     /// stream of the program panicked in it. Or this process was forked, and the task runs in the
     /// parent, which keeps the lock. So the lock is not renewed, and no task would notice the end
     /// of its validity.
-    Closed,
+    Ended,
     /// The validity ended without an extension.
     Expired,
     /// The limit of the [renewal](crate::Renewal) was reached, and then the validity ended.
@@ -54,7 +54,7 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TakenAway => "a majority of masters no longer hold it for this guard",
-            Self::Closed => {
+            Self::Ended => {
                 "the tasks of its coordinator have ended: the runtime has shut down, a task panicked, \
                  or this process was forked"
             }
@@ -81,9 +81,9 @@ impl LostReason {
 /// [`Coordinator::health_events`](crate::Coordinator::health_events) report it.
 ///
 /// A coordinator that uses no lock sends nothing, so it does not notice changes. `last_heard` says
-/// how old the state may be. [`Coordinator::ready`] asks every master.
+/// how old the state may be. [`Coordinator::ready_within`] asks every master.
 ///
-/// [`Coordinator::ready`]: crate::Coordinator::ready
+/// [`Coordinator::ready_within`]: crate::Coordinator::ready_within
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterHealth {
@@ -112,14 +112,14 @@ pub struct MasterHealth {
     /// The error with which the master answers, such as `OOM` or `MISCONF`. Two kinds of servers
     /// have the state `Down` instead of an error: replicas, and servers that cannot write the key
     /// of the [quarantine](crate::Quarantine), for example because they never had memory for the
-    /// key. `None` after the master has granted a lock, or after [`Coordinator::ready`] could write
-    /// a key there.
+    /// key. `None` after the master has granted a lock, or after [`Coordinator::ready_within`]
+    /// could write a key there.
     ///
     /// An error about a key that the program may not use is not shown here, because it says nothing
     /// about other keys. If a lock could not be acquired because the program may not use a command,
     /// this error is shown, even if only one kind of lock needs the command.
     ///
-    /// [`Coordinator::ready`]: crate::Coordinator::ready
+    /// [`Coordinator::ready_within`]: crate::Coordinator::ready_within
     pub error: Option<Arc<str>>,
     /// The time since bytes last came from the master. `None` before the first connection.
     pub last_heard: Option<Duration>,
@@ -316,7 +316,7 @@ mod tests {
                 "lost: it reached the limit of its renewal",
             ),
             (
-                LockState::Lost(LostReason::Closed),
+                LockState::Lost(LostReason::Ended),
                 "lost: the tasks of its coordinator have ended: the runtime has shut down, \
                  a task panicked, or this process was forked",
             ),

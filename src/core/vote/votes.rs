@@ -19,7 +19,7 @@ use super::{
 /// | an acquisition | gave the lock to the caller |
 /// | an extension or a renewal | has the lock with the new TTL |
 /// | a release | has nothing of the caller any more |
-/// | [`Coordinator::ready`](crate::Coordinator::ready) | can vote |
+/// | [`Coordinator::ready_within`](crate::Coordinator::ready_within) | can vote |
 /// | [`Lock::inspect`](crate::Lock::inspect) | answered, even if the lock is held |
 /// | [`break_held`](crate::Coordinator::break_held) | removed a holder that the inspection showed |
 ///
@@ -133,8 +133,9 @@ impl Votes {
         !self.roster.quorum.has_majority_of_every_set(others)
     }
 
-    /// Returns whether a majority of every list has granted so far.
-    pub(crate) fn has_quorum(&self) -> bool {
+    /// Returns whether a majority has granted so far. While the masters [are
+    /// changed](crate::Builder::old_masters), returns whether a majority of each list has.
+    pub fn has_quorum(&self) -> bool {
         let granted = self.masters(|row| row.vote.is_some_and(Vote::is_grant));
         self.roster.quorum.has_majority_of_every_set(granted)
     }

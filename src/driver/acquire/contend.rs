@@ -296,7 +296,7 @@ mod tests {
         for master in &masters[..3] {
             master.set_hash("r", [("another:1", "1")], None);
         }
-        let lock = locks.reentrant("r", &locks.owner());
+        let lock = locks.reentrant("r", &locks.new_owner());
         let mut waiting = pin!(lock.acquire());
         let moment = Duration::from_millis(50);
         assert!(timeout(moment, waiting.as_mut()).await.is_err());

@@ -360,7 +360,7 @@ mod tests {
             let mut arrived = Vec::new();
             let mut waiting = Vec::new();
             for locks in [&right, &wrong, &right, &wrong, &right] {
-                let owner = locks.owner();
+                let owner = locks.new_owner();
                 let mut waiter = Box::pin({
                     let lock = locks.fair("r").owner(&owner);
                     async move { drop(lock.acquire().await.unwrap()) }

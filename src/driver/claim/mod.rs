@@ -128,7 +128,7 @@ impl ClaimHandle {
     /// Returns whether the lock is held. After a fork, the parent has it.
     pub(crate) fn lock_state(&self) -> LockState {
         let state = self.unless_forked(Claim::look);
-        state.unwrap_or(LockState::Lost(LostReason::Closed))
+        state.unwrap_or(LockState::Lost(LostReason::Ended))
     }
 
     pub(crate) fn ensure_held(&self) -> Result<(), LostError> {
@@ -185,10 +185,10 @@ impl ClaimHandle {
         if let Some(reason) = waiter.wait(check).await {
             return reason;
         }
-        self.unless_forked(|claim, step| claim.lose(step, LostReason::Closed));
+        self.unless_forked(|claim, step| claim.lose(step, LostReason::Ended));
         match self.lock_state() {
             LockState::Lost(reason) => reason,
-            LockState::Held | LockState::InDoubt => LostReason::Closed, // it was lost just now
+            LockState::Held | LockState::InDoubt => LostReason::Ended, // it was lost just now
         }
     }
 

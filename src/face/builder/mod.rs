@@ -152,11 +152,13 @@ impl Builder {
     /// much shorter than the TTL, and much longer than the round trip to every master. A master
     /// with a longer round trip never votes in time.
     ///
-    /// After three response timeouts without a byte, a master that owes a reply gets no more requests,
-    /// and its connection is closed, but with the default not within half a second. The connection
-    /// is closed after one response timeout if it was silent for a second before the unanswered command,
-    /// and that command is not an extension. The connection is also closed after thirty response
-    /// timeouts without a complete reply.
+    /// The connection of a master that owes a reply is closed after
+    ///
+    /// - three response timeouts without a byte, but with the default not within half a second.
+    ///   After three response timeouts, the master gets no more requests;
+    /// - one response timeout, if the connection was silent for a second before the unanswered
+    ///   command, and that command is not an extension;
+    /// - thirty response timeouts without a complete reply.
     pub fn response_timeout(self, timeout: Duration) -> Self {
         let timeout = config::timeout("response timeout", timeout, 60).map(ResponseTimeout::Fixed);
         self.set(timeout, |config| &mut config.response_timeout)

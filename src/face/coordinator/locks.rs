@@ -33,7 +33,7 @@ impl Coordinator {
     /// task may use its owner again and again. The owner works with this coordinator and its
     /// clones, and with all coordinators of the same [groups](crate::Groups). Other locks refuse
     /// the owner with [`ForeignOwner`](crate::ConfigError::ForeignOwner).
-    pub fn owner(&self) -> Owner {
+    pub fn new_owner(&self) -> Owner {
         Owner(Arc::new(LockOwner::new(self.context.owners.new_id())))
     }
 
@@ -59,13 +59,13 @@ impl Coordinator {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let owner = locks.owner();
+    /// let owner = locks.new_owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let outer = lock.acquire().await?;
     /// let inner = lock.try_acquire().await?; // does not wait: the owner has the lock
     /// assert_eq!(inner.depth(), 2);
     ///
-    /// let refused = locks.reentrant("orders/42", &locks.owner()).try_acquire().await;
+    /// let refused = locks.reentrant("orders/42", &locks.new_owner()).try_acquire().await;
     /// assert!(refused.is_err_and(|error| error.is_busy()));
     /// # drop((outer, inner));
     /// # Ok(()) }

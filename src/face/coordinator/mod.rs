@@ -81,7 +81,7 @@ impl Coordinator {
     /// # use std::time::Duration;
     /// # use quorlock::{Coordinator, MemoryMaster, health::MasterState};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// locks.all_ready(Duration::from_secs(5)).await?;
+    /// locks.all_ready_within(Duration::from_secs(5)).await?;
     /// for master in locks.health() {
     ///     println!("{master}"); // 10.0.0.1:6379 connected for 2.0s, round trip 310.0µs
     ///     assert_eq!(master.state, MasterState::Connected);
@@ -96,7 +96,7 @@ impl Coordinator {
     /// waits for the next one.
     ///
     /// A coordinator that uses no lock sends nothing, so it does not notice that a master hangs. To
-    /// notice it, call [`ready`](Self::ready) with a limit of zero from time to time.
+    /// notice it, call [`ready_within`](Self::ready_within) with a limit of zero from time to time.
     ///
     /// The stream begins with the present state of every master. Then it yields the new state of a
     /// master each time that the master is connected, goes down, is quarantined, votes again, stops
@@ -178,7 +178,7 @@ impl Coordinator {
     /// # use std::time::Duration;
     /// # use quorlock::{Coordinator, MemoryMaster, health::MasterHealth, tools::Tally};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// locks.all_ready(Duration::from_secs(5)).await?;
+    /// locks.all_ready_within(Duration::from_secs(5)).await?;
     /// let able = locks.tally(MasterHealth::can_vote);
     /// assert!(able.iter().all(Tally::has_quorum));
     /// assert_eq!(able[0].to_string(), "3 of 3 masters (need 2)");

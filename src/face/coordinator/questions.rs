@@ -57,35 +57,35 @@ impl Coordinator {
     /// let masters = [(); 3].map(|()| MemoryMaster::new());
     /// masters[0].inject(Fault::Down);
     /// let locks = Coordinator::new(&masters)?;
-    /// let votes = locks.ready(Duration::from_secs(5)).await?;
+    /// let votes = locks.ready_within(Duration::from_secs(5)).await?;
     /// assert!(votes.granted_count() >= 2);
     ///
     /// // Gives the third master a moment, too.
-    /// match locks.all_ready(Duration::from_millis(100)).await {
+    /// match locks.all_ready_within(Duration::from_millis(100)).await {
     ///     Ok(_) => println!("all masters can vote"),
     ///     Err(error) if error.has_quorum() => eprintln!("start anyway: {error}"),
     ///     Err(error) => return Err(error.into()),
     /// }
     /// # Ok(()) }
     /// ```
-    pub async fn ready(&self, limit: Duration) -> Result<Votes, AskError> {
+    pub async fn ready_within(&self, limit: Duration) -> Result<Votes, AskError> {
         self.when_ready(false, limit).await
     }
 
     /// Waits until all masters can vote, for at most `limit`. Apart from that, works like
-    /// [`ready`](Self::ready).
+    /// [`ready_within`](Self::ready_within).
     ///
     /// If only a majority of masters can vote when `limit` has passed, the error's
     /// [`has_quorum`](AskError::has_quorum) returns `true`.
     ///
     /// # Errors
     ///
-    /// See [`ready`](Self::ready).
+    /// See [`ready_within`](Self::ready_within).
     ///
     /// # Cancel safety
     ///
     /// Dropping the future has no effect on the masters.
-    pub async fn all_ready(&self, limit: Duration) -> Result<Votes, AskError> {
+    pub async fn all_ready_within(&self, limit: Duration) -> Result<Votes, AskError> {
         self.when_ready(true, limit).await
     }
 

@@ -197,10 +197,10 @@ impl Groups {
         Lock::mutex_all(&self.0.first.context, context_of, names)
     }
 
-    /// Returns a new owner, like [`Coordinator::owner`]. It works with the coordinators of all
+    /// Returns a new owner, like [`Coordinator::new_owner`]. It works with the coordinators of all
     /// groups.
-    pub fn owner(&self) -> Owner {
-        self.0.first.owner()
+    pub fn new_owner(&self) -> Owner {
+        self.0.first.new_owner()
     }
 
     /// Returns the coordinators of all groups, in the order of the groups.
@@ -209,7 +209,7 @@ impl Groups {
     }
 
     /// Asks all [`coordinators`](Self::coordinators) at once whether they are
-    /// [ready](Coordinator::ready). Returns the answer of each.
+    /// [ready](Coordinator::ready_within). Returns the answer of each.
     ///
     /// A program may wait for all groups when it starts. A health probe should not wait for all:
     /// otherwise, an outage of one group would take away the names of all other groups, too. See
@@ -228,15 +228,15 @@ impl Groups {
     /// b.inject(Fault::Down);
     /// let groups = [Group::new("a", [a]), Group::new("b", [b])];
     /// let locks = Groups::new(Coordinator::builder(), groups)?;
-    /// let answers = locks.ready(Duration::from_millis(100)).await;
+    /// let answers = locks.ready_within(Duration::from_millis(100)).await;
     /// for refused in answers.iter().filter_map(|answer| answer.as_ref().err()) {
     ///     eprintln!("{refused}");
     /// }
     /// assert!(answers.iter().any(Result::is_ok), "a probe may say that all is well");
     /// # Ok(()) }
     /// ```
-    pub async fn ready(&self, limit: Duration) -> Vec<Result<Votes, AskError>> {
-        join_all(self.coordinators().map(|locks| locks.ready(limit))).await
+    pub async fn ready_within(&self, limit: Duration) -> Vec<Result<Votes, AskError>> {
+        join_all(self.coordinators().map(|locks| locks.ready_within(limit))).await
     }
 
     /// Closes all coordinators, and waits until all posted releases are delivered: see

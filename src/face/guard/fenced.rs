@@ -9,7 +9,8 @@ use super::{
 use crate::{core::error::TooFewMasters, face::fence::FencingToken};
 
 /// A guard of a [fenced](crate::Lock::fenced) lock: a guard of the type `G`, with its fencing
-/// token.
+/// token. A function that serves several kinds of locks takes the [`token`](Self::token), and a
+/// [`Guard`] beside it.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -303,13 +303,11 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// After every error except `Lost` the guard is as valid as before. No key was
-    /// created, deleted or shortened. Masters that confirmed keep the key for the new TTL, but the
-    /// validity of the guard does not become longer.
+    /// After every error except `Lost` the guard is at least as valid as before. No key was created,
+    /// deleted or shortened. Masters that confirmed keep the key for the new TTL.
     ///
-    /// - [`TooFewMasters`](ExtendError::TooFewMasters): too few masters confirmed in time. If the
-    ///   answers of a majority come later, while the guard is valid, its validity becomes longer
-    ///   then. Try again after a pause, because a request to a master that is known to be down fails
+    /// - [`TooFewMasters`](ExtendError::TooFewMasters): too few masters confirmed in time. Late
+    ///   answers of a majority may still make the validity longer. Try again after a pause, because a request to a master that is known to be down fails
     ///   in microseconds.
     /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock, or its
     ///   validity has ended. Stop the work, even if validity was left.

@@ -36,7 +36,7 @@ impl<G> Lock<G> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, Kind, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let owner = locks.owner();
+    /// let owner = locks.new_owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let guard = lock.acquire().await?;
     /// let holder = lock.inspect().await?.holders.remove(0);
@@ -67,7 +67,7 @@ impl<G> Lock<G> {
 
     /// Returns whether the lock is held. A lock counts as held if another client could not acquire
     /// it now, because it is free on too few masters. A shared lock that has a holder counts as
-    /// held, even if it has room for more holders: see [`available_permits`](Self::available_permits).
+    /// held, even if it has room for more holders: see [`available_permits`](Lock::available_permits).
     ///
     /// The lock also counts as held while several owners hold it on different masters. This happens
     /// for a moment while clients contend. A `RedissonRedLock` is always in this state, because it

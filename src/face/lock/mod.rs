@@ -391,7 +391,7 @@ impl<G> fmt::Debug for Lock<G> {
 /// [owner](Lock::owner). All tasks that have this handle or a clone of it share the identity, on
 /// any thread.
 ///
-/// [`Coordinator::owner`](crate::Coordinator::owner) makes an owner at little cost. Make one owner
+/// [`Coordinator::new_owner`](crate::Coordinator::new_owner) makes an owner at little cost. Make one owner
 /// for each task, not one for the whole service, because tasks that share an owner do not exclude
 /// each other. A task may use its owner again and again.
 ///
@@ -405,7 +405,7 @@ impl<G> fmt::Debug for Lock<G> {
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use quorlock::{Coordinator, MemoryMaster};
 /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-/// let (mine, yours) = (locks.owner(), locks.owner());
+/// let (mine, yours) = (locks.new_owner(), locks.new_owner());
 /// let outer = locks.reentrant("orders/42", &mine).acquire().await?;
 /// let inner = locks.reentrant("orders/42", &mine).acquire().await?;
 /// assert!(locks.reentrant("orders/42", &yours).try_acquire().await.is_err());

@@ -15,7 +15,8 @@ impl<G> Lock<G> {
     /// that holds the lock and acquires it again waits for itself.
     ///
     /// Replaces the owner of a reentrant lock. An owner that cannot be used is reported when the
-    /// lock is acquired: [`NoOwner`](ConfigError::NoOwner) for a mutex or a semaphore, and
+    /// lock is acquired: [`TakesNoOwner`](ConfigError::TakesNoOwner) for a mutex or a semaphore,
+    /// and
     /// [`ForeignOwner`](ConfigError::ForeignOwner) if another coordinator made the owner.
     ///
     /// ```
@@ -23,7 +24,7 @@ impl<G> Lock<G> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let lock = locks.fair("orders/42").owner(&locks.owner());
+    /// let lock = locks.fair("orders/42").owner(&locks.new_owner());
     /// let outer = lock.acquire().await?;
     /// let inner = lock.acquire().await?; // does not wait: the owner has the lock
     /// assert_eq!(inner.depth(), 2);
@@ -35,7 +36,7 @@ impl<G> Lock<G> {
         match &draft.lock_id {
             Ok(lock_id) if !lock_id.kind().is_reentrant() => {
                 let kind = lock_id.kind();
-                draft.lock_id = Err(ConfigError::NoOwner { kind });
+                draft.lock_id = Err(ConfigError::TakesNoOwner { kind });
             }
             Ok(_) if !draft.context.owners.have(owner.id()) => {
                 let owner = owner.id().to_owned();
@@ -75,8 +76,11 @@ impl<G> Lock<G> {
     /// for the rest of the time plus the [drift](crate::Builder::drift_ppm), without a holder and
     /// without a renewal. The process may end meanwhile. The rest may be longer than
     /// [`max_ttl`](crate::Builder::max_ttl). A minimum time of more than 366 days is refused when
-    /// the lock is acquired. If the TTL ends later than the minimum time, the lock stays until the
-    /// TTL ends.
+    /// the lock is acquired. The time need not fit into the TTL. If the TTL ends later than the
+    /// minimum time, the lock stays until the TTL ends.
+    ///
+    /// A job that fails keeps others away, too. To allow a repeat,
+    /// [break](crate::Coordinator::break_held) the lock.
     ///
     /// # Not guaranteed
     ///
@@ -94,7 +98,8 @@ impl<G> Lock<G> {
     /// Masters that restart may forget a lock that stays without a holder. The
     /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after
     /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
-    /// if a majority of masters has forgotten it.
+    /// if a majority of masters has forgotten it. Against this, let the masters persist, or set a
+    /// `max_ttl` of at least the minimum time in all programs.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

@@ -1,6 +1,6 @@
 //! Locks that several guards may hold at once: read-write locks and semaphores.
 
-use std::{iter, sync::Arc};
+use std::sync::Arc;
 
 use super::{Draft, Lock, Owner};
 use crate::{
@@ -8,6 +8,7 @@ use crate::{
         config_error::ConfigError,
         error::AskError,
         kind::{Access, Kind},
+        view::inspection::Holder,
     },
     driver::context::Context,
     face::guard::{PermitGuard, ReadGuard, WriteGuard},
@@ -72,11 +73,9 @@ impl Lock<PermitGuard> {
     }
 }
 
-impl<G> Lock<G> {
-    /// Returns how many permits of a [semaphore](crate::Coordinator::semaphore) are free. Returns 0
-    /// if the name is held as another kind of lock. For a lock that is not a semaphore, returns 1
-    /// if it is free, and otherwise 0. Returns 0 while too many masters may have forgotten locks,
-    /// and so cannot vote.
+impl Lock<PermitGuard> {
+    /// Returns how many permits are free. Returns 0 if the name is held as another kind of lock,
+    /// and while too many masters may have forgotten locks, and so cannot vote.
     ///
     /// This number is a hint, for a person or a graph: it may be wrong when it arrives. It is the
     /// number of permits minus the number of [holders](crate::Inspection::holders) of an
@@ -90,20 +89,14 @@ impl<G> Lock<G> {
     ///
     /// Dropping the future has no effect on the masters.
     pub async fn available_permits(&self) -> Result<usize, AskError> {
-        let permits = self
-            .draft
-            .lock_id
-            .as_ref()
-            .map_or(1, |lock_id| lock_id.permits());
         let holders = self.inspect().await?.holders;
-        let is_semaphore = holders
-            .iter()
-            .all(|holder| holder.kind == Some(Kind::Semaphore));
-        let others = self.draft.others.iter().map(|(context, _)| context);
-        let mut contexts = iter::once(&self.draft.context).chain(others);
-        let can_vote = contexts.all(|context| context.machine.has_voters());
-        let free = usize::from(permits).saturating_sub(holders.len());
-        Ok(if is_semaphore && can_vote { free } else { 0 })
+        let is_semaphore = |holder: &Holder| holder.kind == Some(Kind::Semaphore);
+        let can_vote = self.draft.context.machine.has_voters();
+        let permits = match &self.draft.lock_id {
+            Ok(lock_id) if can_vote && holders.iter().all(is_semaphore) => lock_id.permits(),
+            _ => 0,
+        };
+        Ok(usize::from(permits).saturating_sub(holders.len()))
     }
 }
 

@@ -239,7 +239,7 @@ fn get_to_know(servers: &[Rc<Server>], quarantine: Quarantine, runtime: &Runtime
     let settings = settings().quarantine(quarantine).masters(urls(servers));
     runtime.block_on(async {
         let locks = settings.build()?;
-        locks.all_ready(Duration::from_secs(30)).await?;
+        locks.all_ready_within(Duration::from_secs(30)).await?;
         locks.close().await;
         Ok(())
     })

@@ -215,7 +215,7 @@ impl Task {
         let numbers = [number].into_iter().chain(other);
         let op = |number| (self.ops.fetch_add(1, Ordering::Relaxed), number);
         let ops: Vec<_> = numbers.map(op).collect();
-        let owner = self.locks.owner();
+        let owner = self.locks.new_owner();
         let mut terms = Terms::draw(self);
         let reads = number.has_readers() && !self.random.is_one_in(3);
         let (lock, longer) = match other {

@@ -30,7 +30,7 @@ impl Quorlock {
         };
         let locks = builder.build().map_err(|error| error.to_string())?;
         Ok(Self {
-            owner: locks.owner(),
+            owner: locks.new_owner(),
             locks,
             is_reentrant: kind == "reentrant",
         })
