@@ -47,8 +47,8 @@
 //!
 //! Three questions sort the errors of an acquisition: [`is_busy`](AcquireError::is_busy), another
 //! client has the lock; [`is_unavailable`](AcquireError::is_unavailable), too few masters can vote;
-//! and [`is_mistake`](AcquireError::is_mistake), another attempt fails as well. The [`Reason`] in
-//! the error says more.
+//! and [`is_mistake`](AcquireError::is_mistake), another attempt fails as well. A loop asks
+//! [`is_final`](AcquireError::is_final). The [`Reason`] in the error says more.
 //!
 //! # What is not promised
 //!
@@ -159,6 +159,11 @@ pub mod health {
     pub use crate::core::view::{MasterHealth, MasterState};
 }
 
+/// The traits of the types of guards, for generic functions.
+pub mod guards {
+    pub use crate::face::guard::{AnyGuard, Fenceable, OneName};
+}
+
 /// What only the command line and the crate `quorlock-check` need. It may change in any version.
 #[doc(hidden)]
 pub mod tools {
@@ -172,10 +177,7 @@ pub mod tools {
             vote::quorum::{MasterList, Membership, Tally},
             vote::server_error::{ServerError, without_user},
         },
-        face::{
-            builder::open::distinct,
-            guard::{AnyGuard, Fenceable, OneName},
-        },
+        face::builder::open::distinct,
         master::{ConnectError, ConnectStep, MasterStream},
     };
 

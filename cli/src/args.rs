@@ -55,7 +55,7 @@ pub(crate) struct Common {
     /// For example redis://10.0.0.1. Other users see it in `ps`, so give passwords by file.
     #[arg(global = true, long = "master", value_name = "URL")]
     pub(crate) masters: Vec<String>,
-    #[arg(global = true, long)]
+    #[arg(global = true, long = "old-master")]
     pub(crate) old_masters: Vec<String>,
     /// Set of masters in the configuration file.
     ///

@@ -69,7 +69,7 @@ Masters have no list of locks. With a key template such as locks:{name}, \
 `redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
 
 Exit status: 0 free, 75 held or split, 69 no majority of masters answered or can vote, 78 \
-that stays so until a setting is changed, such as the login or a right. With several names, 69 comes before 75, and 75 \
+the same, until someone changes a setting, such as the login or a right. With several names, 69 comes before 75, and 75 \
 before 0.";
 
 pub(crate) const DOCTOR: &str = "\

@@ -478,7 +478,9 @@ impl Run {
             }
             3 if kind.is_reentrant() && levels.len() < 3 => {
                 let access = levels[0];
-                let entered = machine.step(id, now, |claim, step| claim.reenter(step, ttl, access));
+                let entered = machine.step(id, now, |claim, step| {
+                    claim.reenter(step, ttl, access, false)
+                });
                 if let Ok(Some(round)) = entered {
                     levels.push(access);
                     machine.drop_round(round);

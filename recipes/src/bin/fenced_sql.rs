@@ -4,8 +4,9 @@ use std::{env, error::Error, time::Duration};
 
 use quorlock::{Builder, FencingToken};
 use rusqlite::{Connection, OptionalExtension};
+use tokio::task::block_in_place;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let locks = Builder::from_env()?.build()?;
     let lock = locks.mutex("account/7").fenced();
@@ -14,10 +15,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while done < 20 {
         let guard = lock.acquire().await?;
         let token = guard.token();
-        let Some(balance) = claim(&db, token)? else {
+        let Some(balance) = block_in_place(|| claim(&db, token))? else {
             continue; // a later holder has been here
         };
-        if write(&db, token, balance + 1)? {
+        if block_in_place(|| write(&db, token, balance + 1))? {
             done += 1;
         }
         drop(guard);

@@ -5,10 +5,11 @@ use std::{collections::HashMap, env, error::Error, time::Duration};
 
 use quorlock::{Builder, Coordinator, FencingToken};
 use rusqlite::{Connection, OptionalExtension};
+use tokio::task::block_in_place;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main]
 async fn main() -> Result<()> {
     let locks = Builder::from_env()?.build()?;
     let mut db = open(&env::var("DATABASE")?)?;
@@ -45,17 +46,19 @@ async fn transfer(locks: &Coordinator, db: &mut Connection, from: u32, to: u32) 
     let guard = lock.acquire_within(Duration::from_secs(30)).await?; // the database notices a loss
     let tokens: HashMap<_, _> = guard.tokens().collect(); // each account has tokens of its own
     let (from_token, to_token) = (tokens[&*name(from)], tokens[&*name(to)]);
-    let balances = (claim(db, from, from_token)?, claim(db, to, to_token)?);
-    let (Some(there), Some(here)) = balances else {
-        return Ok(false);
-    };
-    let both = db.transaction()?; // rolled back unless it is committed
-    let is_written =
-        write(&both, from, from_token, there - 1)? && write(&both, to, to_token, here + 1)?;
-    if is_written {
-        both.commit()?;
-    }
-    Ok(is_written)
+    block_in_place(|| {
+        let balances = (claim(db, from, from_token)?, claim(db, to, to_token)?);
+        let (Some(there), Some(here)) = balances else {
+            return Ok(false);
+        };
+        let both = db.transaction()?; // rolled back unless it is committed
+        let is_written =
+            write(&both, from, from_token, there - 1)? && write(&both, to, to_token, here + 1)?;
+        if is_written {
+            both.commit()?;
+        }
+        Ok(is_written)
+    })
 }
 
 /// Returns the balance, or `None` if the caller is late. From here on, earlier holders are late.

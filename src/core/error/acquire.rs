@@ -80,7 +80,7 @@ impl AcquireError {
     }
 
     /// Returns the lock's name. If a call for several locks failed, this is the name of the lock
-    /// that was not acquired. Empty if the name cannot be used.
+    /// that was not acquired. Empty if the name, or a setting of the lock, cannot be used.
     pub fn name(&self) -> &str {
         match &self.0.asked {
             Ok((lock, _)) => lock.name(),
@@ -129,8 +129,8 @@ impl AcquireError {
         self.0.reason.is_mistake()
     }
 
-    /// Returns whether another attempt fails as well: after a mistake, and after the end of this
-    /// coordinator ([`Closed`](Reason::Closed)). End a loop of attempts then.
+    /// Returns whether to stop trying: after a mistake, and if this coordinator is
+    /// [`Closed`](Reason::Closed).
     pub fn is_final(&self) -> bool {
         self.0.reason.is_final()
     }

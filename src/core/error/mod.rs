@@ -40,7 +40,8 @@ pub enum ExtendError {
 #[non_exhaustive]
 pub enum AskError {
     /// The coordinator is closed, its runtime has shut down, a stream of the program panicked in
-    /// the task of the coordinator, or the coordinator was made before this process was forked.
+    /// the task of the coordinator, or the coordinator was made before this process was forked. An
+    /// inspection still works after `close`.
     #[error(
         "the coordinator is closed, its runtime ended, a task panicked, \
          or this process was forked, and needs a coordinator of its own"
@@ -71,6 +72,11 @@ impl AskError {
     /// again later, unless it is closed.
     pub fn is_unavailable(&self) -> bool {
         !self.is_mistake()
+    }
+
+    /// Returns whether to stop asking: after a mistake, and if this coordinator is closed.
+    pub fn is_final(&self) -> bool {
+        self.is_mistake() || matches!(self, Self::Closed)
     }
 
     /// Returns whether another call fails as well, because of a mistake in this program, or in the

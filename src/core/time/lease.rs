@@ -163,8 +163,9 @@ pub enum Renewal {
     /// [extended](crate::Guard::extend).
     Off,
     /// The lock is renewed for this time, counted from the start of the round that won the lock.
-    /// After that, the lock ends when its validity ends, at most one TTL later. So a task that
-    /// hangs with the guard does not keep the lock forever.
+    /// After that, the lock ends when its validity ends, at most one TTL later, or one TTL after a
+    /// [downgrade](crate::WriteGuard::downgrade). So a task that hangs with the guard does not keep
+    /// the lock forever.
     UpTo(Duration),
     /// The lock is renewed as long as the guard lives. This is the default.
     Unlimited,

@@ -23,9 +23,8 @@ pub struct Inspection {
     /// holders, and so may a semaphore.
     ///
     /// If there is no such holder, one entry stands for all holders that the masters know. The list
-    /// is empty if a majority of masters either found the lock free or did not answer. While any
-    /// master knows a holder, a quarantined master that found the lock free does not count for this
-    /// majority.
+    /// is empty if no master knows a holder, or if a majority of masters found the lock free,
+    /// without those in quarantine.
     pub holders: Vec<Holder>,
     /// The [IDs](crate::Owner::id) of the owners that wait for a lock with queues, in the order of
     /// the queue. The list contains every waiter that at least one master knows, but at most 1,000
@@ -340,10 +339,12 @@ fn by_each(seen: &[Option<Seen>], quorum: &Quorum) -> Vec<Holder> {
 fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) -> Option<Holder> {
     let first = held(seen).next()?;
     let longest = held(seen).map(SeenHolder::left).max();
-    // `None` is less than any time: the lock is free on the master, or the master did not answer.
-    let left = |master: usize| {
-        let left = seen.get(master)?.as_ref()?.left();
-        left.or_else(|| longest.filter(|_| quarantined.contains(master)))
+    // `None` is less than any time: the lock is free on the master. A master that did not answer,
+    // or that may have forgotten a holder, gives the lock to nobody now.
+    let left = |master: usize| match seen.get(master)? {
+        Some(seen) if !quarantined.contains(master) => seen.left(),
+        Some(seen) => seen.left().or(longest),
+        None => longest,
     };
     let last = quorum.least_of_every(|master| Some(left(master)))??;
     let kind = first.holder.kind;

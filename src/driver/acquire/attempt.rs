@@ -167,9 +167,6 @@ pub(super) async fn reenter(
     let Some(claim) = owned.claim(&request.context) else {
         return Ok(None);
     };
-    if request.is_fenced && claim.fencing_token().is_none() {
-        return Err(Reason::NotFenced.into());
-    }
     let Some((level, round)) = claim.reenter(owned.clone(), request)? else {
         return Ok(None);
     };

@@ -34,8 +34,13 @@ impl ClaimHandle {
         owned: Arc<OwnedLock>,
         request: &LockRequest,
     ) -> Result<Option<(Level, RoundHandle)>, Reason> {
-        let LockRequest { access, ttl, .. } = *request;
-        let posted = self.step(|claim, step| claim.reenter(step, ttl, access))?;
+        let LockRequest {
+            access,
+            ttl,
+            is_fenced,
+            ..
+        } = *request;
+        let posted = self.step(|claim, step| claim.reenter(step, ttl, access, is_fenced))?;
         Ok(posted.map(|round| {
             let round = RoundHandle::new(&self.context.machine, round);
             let claim = Self::new(&self.context, &self.lock_id, self.id);

@@ -160,9 +160,10 @@ impl SharedSettings {
     /// Gives the masters their password: the content of the password file, or else `variable`.
     fn with_password(mut self, variable: Option<OsString>) -> Result<Self, ConfigError> {
         let user = self.user.take();
+        let mut all = self.masters.iter().chain(&self.old_masters);
         let password = match self.password_file.take() {
             Some(file) => Some(password_of_file(&file)?),
-            None if user.is_none() && self.masters.iter().all(MasterSpec::has_password) => None,
+            None if user.is_none() && all.all(MasterSpec::has_password) => None,
             None => variable.map(password_of_variable).transpose()?,
         };
         let Some(password) = password else {
@@ -338,6 +339,23 @@ mod tests {
         let error = password_of_file(Path::new("/dev/zero")).unwrap_err();
         let text = "the password file /dev/zero is 64 KiB or longer: ";
         assert!(error.to_string().starts_with(text), "{error}");
+    }
+
+    #[test]
+    fn masters_without_a_password_get_one_in_both_lists() {
+        for (masters, old_masters) in [
+            ("redis://a", "redis://:own@b"),
+            ("redis://:own@a", "redis://b"),
+        ] {
+            let settings = SharedSettings {
+                masters: vec![masters.into()],
+                old_masters: vec![old_masters.into()],
+                ..SharedSettings::default()
+            };
+            let settings = settings.with_password(Some("given".into())).unwrap();
+            let mut all = settings.masters.iter().chain(&settings.old_masters);
+            assert!(all.all(MasterSpec::has_password), "{settings:?}");
+        }
     }
 
     /// Like the file, the variable may end with a line break.

@@ -2,20 +2,14 @@
 
 use super::Guard;
 
-/// A type of guards that a [`Lock`](crate::Lock) gives. A function that takes `&Guard` takes a
-/// reference to each of them.
+/// A type of guards that a [`Lock`](crate::Lock) gives, for functions that are generic over it. The
+/// guard itself is `guard.as_ref()`. This trait is sealed.
 pub trait AnyGuard: AsRef<Guard> + Into<Guard> + Send + Sync + sealed::FromGuard {}
 
-/// A type of guards that may have fencing tokens: all but that of readers.
-#[diagnostic::on_unimplemented(
-    message = "a reader has no fencing token, because it writes nothing"
-)]
+/// A type of guards that may have fencing tokens: all but that of readers. This trait is sealed.
 pub trait Fenceable: AnyGuard {}
 
-/// A type of guards that hold one name, and so have one fencing token.
-#[diagnostic::on_unimplemented(
-    message = "each name has a fencing token of its own: call `tokens()`"
-)]
+/// A type of guards that hold one name, and so have one fencing token. This trait is sealed.
 pub trait OneName: Fenceable {}
 
 impl AnyGuard for Guard {}
@@ -45,15 +39,25 @@ impl AsRef<Self> for Guard {
     }
 }
 
-/// Defines a type of guards that is a [`Guard`] with other methods.
+/// Defines a type of guards that is a [`Guard`] with other methods. Without documentation, the type
+/// is defined already, and has the guard in its `$field`.
 macro_rules! guard_type {
-    ($(#[$doc:meta])* $name:ident: $($trait:ident)*) => {
-        $(#[$doc])*
+    ($(#[$doc:meta])+ $name:ident: $($trait:ident)*) => {
+        $(#[$doc])+
         #[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
         #[clippy::has_significant_drop]
         #[derive(Debug)]
         pub struct $name(Guard);
 
+        impl FromGuard for $name {
+            fn from_guard(guard: Guard) -> Option<Self> {
+                Some(Self(guard))
+            }
+        }
+
+        guard_type! { $name: 0: $($trait)* }
+    };
+    ($name:ident: $field:tt: $($trait:ident)*) => {
         impl $name {
             /// Releases the lock on all masters, and waits until a majority has confirmed: see
             /// [`Guard::release`].
@@ -62,23 +66,17 @@ macro_rules! guard_type {
             ///
             /// [`TooFewMasters`]: fewer than a majority confirmed in time.
             pub async fn release(self) -> Result<(), TooFewMasters> {
-                self.0.release().await
+                self.$field.release().await
             }
         }
 
         $(impl $trait for $name {})*
 
-        impl FromGuard for $name {
-            fn from_guard(guard: Guard) -> Option<Self> {
-                Some(Self(guard))
-            }
-        }
-
         impl Deref for $name {
             type Target = Guard;
 
             fn deref(&self) -> &Guard {
-                &self.0
+                &self.$field
             }
         }
 
@@ -90,7 +88,7 @@ macro_rules! guard_type {
 
         impl From<$name> for Guard {
             fn from(guard: $name) -> Self {
-                guard.0
+                guard.$field
             }
         }
     };

@@ -29,14 +29,14 @@ use crate::{core::error::TooFewMasters, face::fence::FencingToken};
 #[derive(Debug)]
 pub struct FencedGuard<G = Guard> {
     guard: G,
-    token: FencingToken,
+    first: FencingToken,
 }
 
 impl<G: OneName> FencedGuard<G> {
     /// Returns the fencing token. It stays the same when the lock is extended, and when its owner
     /// acquires it again.
     pub fn token(&self) -> FencingToken {
-        self.token
+        self.first
     }
 }
 
@@ -86,9 +86,9 @@ impl<G: Fenceable> AnyGuard for FencedGuard<G> {}
 
 impl<G: Fenceable> FromGuard for FencedGuard<G> {
     fn from_guard(guard: Guard) -> Option<Self> {
-        let (_, token) = guard.fencing_tokens().next()?;
+        let (_, first) = guard.fencing_tokens().next()?;
         let guard = G::from_guard(guard)?;
-        Some(Self { guard, token })
+        Some(Self { guard, first })
     }
 }
 

@@ -11,14 +11,14 @@ use crate::core::error::TooFewMasters;
 guard_type! {
     /// A [`Guard`] of [several mutexes](crate::Coordinator::mutex_all).
     ///
-    /// It holds all [names](Guard::names): it is valid until the first of them expires, and it is lost
-    /// as soon as one name is lost.
+    /// It holds all [names](Guard::names): it is valid until the first of them expires, and it is
+    /// lost as soon as one name is lost.
     AllGuard: AnyGuard Fenceable
 }
 
 guard_type! {
-    /// A [`Guard`] of a [reader](crate::ReadWriteLock::read). Guards of other readers can be valid at
-    /// the same time.
+    /// A [`Guard`] of a [reader](crate::ReadWriteLock::read). Guards of other readers can be valid
+    /// at the same time.
     ReadGuard: AnyGuard
 }
 
@@ -27,32 +27,44 @@ guard_type! {
     WriteGuard: AnyGuard Fenceable OneName
 }
 
-guard_type! {
-    /// A [`Guard`] of a [semaphore](crate::Coordinator::semaphore): a permit. Guards of other slots can
-    /// be valid at the same time.
-    PermitGuard: AnyGuard Fenceable OneName
-}
-
 impl WriteGuard {
     /// Turns this guard into the guard of a reader. No one else can write in between, and readers
     /// need not wait any longer.
     ///
     /// This method does not wait for the masters. If the owner has no other guard that writes, this
-    /// method posts an extension, which tells the masters of the change. A master that misses this
-    /// extension learns of the change from the next extension. Until then, the master keeps readers
-    /// away.
+    /// method posts an extension by the TTL, even if the lock is not renewed. The extension tells
+    /// the masters of the change. A master that misses it learns of the change from the next
+    /// extension. Until then, the master keeps readers away.
     pub fn downgrade(self) -> ReadGuard {
         self.0.downgrade();
         ReadGuard(self.0)
     }
 }
 
+/// A [`Guard`] of a [semaphore](crate::Coordinator::semaphore): a permit. Guards of other slots can
+/// be valid at the same time.
+#[must_use = "dropping a guard releases its lock: bind it, as in `let _guard = ..`, and not to `_`"]
+#[clippy::has_significant_drop]
+#[derive(Debug)]
+pub struct PermitGuard {
+    guard: Guard,
+    slot: usize,
+}
+
 impl PermitGuard {
     /// Returns the slot of this guard: a number from 0 to one less than the number of permits. No
-    /// other valid guard of the semaphore has the same slot, so a program can use the slot to choose
-    /// one of several resources.
+    /// other valid guard of the semaphore has the same slot, so a program can use the slot to
+    /// choose one of several resources.
     pub fn slot(&self) -> usize {
-        // Masters grant a permit only with a slot.
-        self.0.slot().unwrap_or_default()
+        self.slot
     }
 }
+
+impl FromGuard for PermitGuard {
+    fn from_guard(guard: Guard) -> Option<Self> {
+        let slot = guard.slot()?;
+        Some(Self { guard, slot })
+    }
+}
+
+guard_type! { PermitGuard: guard: AnyGuard Fenceable OneName }

@@ -26,6 +26,7 @@ impl<G> Lock<G> {
     ///
     /// - [`TooFewMasters`](AskError::TooFewMasters): fewer than a majority answered in time.
     /// - [`Config`](AskError::Config): the name cannot be used. Nothing was sent.
+    /// - [`Closed`](AskError::Closed): the runtime has shut down, or the process was forked.
     ///
     /// # Cancel safety
     ///

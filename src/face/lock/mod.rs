@@ -165,7 +165,7 @@ impl<G: AnyGuard> Lock<G> {
         self.give(self.draft.try_acquire().await?)
     }
 
-    /// Waits for the lock until `limit` has passed, and then makes one last attempt.
+    /// Waits for the lock. When `limit` has passed, makes one last attempt.
     ///
     /// The wait is the same as in [`acquire`](Self::acquire).
     ///

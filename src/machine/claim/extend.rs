@@ -102,13 +102,14 @@ impl Claim {
     }
 
     /// Adds a level, and extends the lock. `None` if the lock is not held. Refuses to make a reader
-    /// a writer. The level has a reference to the claim, and the round comes with a reference for
-    /// the caller.
+    /// a writer, and a lock without a token if it `must_be_fenced`. The level has a reference to
+    /// the claim, and the round comes with a reference for the caller.
     pub(crate) fn reenter(
         &mut self,
         step: &mut Step<'_>,
         ttl: Ttl,
         access: Access,
+        must_be_fenced: bool,
     ) -> Result<Option<RoundId>, Reason> {
         if self.held_at(step).is_none() {
             return Ok(None);
@@ -116,6 +117,9 @@ impl Claim {
         let is_upgrade = (self.holding.access, access) == (Access::Shared, Access::Exclusive);
         if is_upgrade {
             return Err(Reason::Upgrade);
+        }
+        if must_be_fenced && self.holding.candidate.is_none() {
+            return Err(Reason::NotFenced);
         }
         self.refs += 1;
         self.add_level(access);

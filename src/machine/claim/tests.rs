@@ -245,7 +245,7 @@ impl Case {
             "others" => self.step(|claim, step| claim.ask_others(step)),
             "reenter" => {
                 let reenter = |claim: &mut Claim, step: &mut Step<'_>| {
-                    claim.reenter(step, ttl(9_000), Access::Exclusive)
+                    claim.reenter(step, ttl(9_000), Access::Exclusive, false)
                 };
                 self.step(reenter).unwrap();
             }
