@@ -30,6 +30,11 @@ pub fn plain<G>(lock: Lock<G>) -> Lock {
     lock.plain()
 }
 
+/// Turns the guard of a writer into that of a reader.
+pub fn downgrade(guard: &Guard) {
+    guard.downgrade();
+}
+
 /// Returns the fencing token of the lock called `name`. `None` if the guard does not hold `name`,
 /// or if the lock is not fenced.
 pub fn fencing_token_of(guard: &Guard, name: &str) -> Option<FencingToken> {

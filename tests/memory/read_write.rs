@@ -3,7 +3,8 @@
 use std::{mem, time::Duration};
 
 use quorlock::{
-    __internals::plain, Coordinator, Fault, Guard, Lock, MemoryMaster, Owner, Reason, Renewal,
+    __internals::{downgrade, plain},
+    Coordinator, Fault, Guard, Lock, MemoryMaster, Owner, Reason, Renewal,
 };
 use tokio::{
     task::JoinSet,
@@ -31,8 +32,8 @@ async fn a_writer_becomes_a_reader_without_a_gap() {
         async move { lock.acquire().await.unwrap() }
     });
     until_queued(&read(&locks, &locks.new_owner()), 1).await;
-    guard.downgrade();
-    guard.downgrade();
+    downgrade(&guard);
+    downgrade(&guard);
     let also = reading.await.unwrap();
     assert!(guard.shares() && guard.is_valid());
     assert!(write(&locks, &writer).try_acquire().await.is_err());

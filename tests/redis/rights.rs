@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use quorlock::{
-    __internals::{has_queue, has_readers, is_reentrant, plain},
+    __internals::{downgrade, has_queue, has_readers, is_reentrant, plain},
     AskError, Builder, Coordinator, Guard, Kind, Lock, Quarantine, Reason,
 };
 use quorlock_check::{Finding, Severity::Info};
@@ -121,7 +121,7 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
         (seen.waiters.len() == 1).then_some(())
     })
     .await;
-    held.downgrade();
+    downgrade(&held);
     let also = waiting.await.unwrap();
     also.extend(LONG).await.unwrap();
     also.all_votes().await;

@@ -68,12 +68,6 @@ pub enum AskError {
 }
 
 impl AskError {
-    /// Returns whether too few masters answered or can vote, or this coordinator is closed. Try
-    /// again later, unless it is closed.
-    pub fn is_unavailable(&self) -> bool {
-        !self.is_mistake()
-    }
-
     /// Returns whether to stop asking: after a mistake, and if this coordinator is closed.
     pub fn is_final(&self) -> bool {
         self.is_mistake() || matches!(self, Self::Closed)

@@ -189,6 +189,7 @@ impl Failure {
     /// another way. Either the user lacks a right to a command, a key or a channel, or the server
     /// lacks the command or refuses it in scripts. The words of these errors differ between servers
     /// and between versions. They also differ if the command ran in a script.
+    #[doc(hidden)]
     pub fn is_denial(&self) -> bool {
         matches!(self, Self::ErrorReply(error) if ServerError::of(error).is_denial())
     }

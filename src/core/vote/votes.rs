@@ -163,11 +163,13 @@ impl Votes {
     }
 
     /// Returns the number of masters that have refused so far.
+    #[doc(hidden)]
     pub fn refused_count(&self) -> usize {
         self.count(Vote::is_refusal)
     }
 
     /// Returns the number of masters that have failed so far.
+    #[doc(hidden)]
     pub fn failed_count(&self) -> usize {
         self.count(Vote::is_failure)
     }

@@ -136,8 +136,7 @@ impl Guard {
     }
 
     /// Turns this guard of a writer into the guard of a reader. Does nothing to any other guard.
-    #[doc(hidden)]
-    pub fn downgrade(&self) {
+    pub(crate) fn downgrade(&self) {
         if self.first.claim.kind().spec().has_readers {
             self.first.downgrade();
         }
