@@ -125,7 +125,7 @@ impl FindingReport {
             Severity::Unknown | Severity::Warn => Colour::Yellow,
             _ => Colour::Red,
         };
-        let mut text = style.paint(colour, &format!("{:<8}", self.severity));
+        let mut text = style.paint(colour, &format!("{:<10}", self.severity));
         text.push_str(&style.indented(&format!("{}: {}", self.setting, self.value), 8));
         let on = self.masters.join(", ");
         for (word, body) in [("on", &on), ("why", &self.why), ("fix", &self.fix)] {

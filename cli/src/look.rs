@@ -268,8 +268,10 @@ impl Look {
         let (held_on, all) = (held_on.count(), self.masters.len());
         match (self.verdict, &self.holders.holder) {
             (Verdict::Held, Some(_)) => format!("held {}", self.holders.sentence()),
-            (Verdict::Split, Some(_)) => "split: no holder has a majority".to_owned(),
-            (Verdict::Split, None) => format!(
+            (Verdict::Split, _) if 2 * held_on > all => {
+                "split: no holder has a majority".to_owned()
+            }
+            (Verdict::Split, _) => format!(
                 "split: held on {held_on} of {all} masters, and too few others are free{}",
                 self.lacking()
             ),

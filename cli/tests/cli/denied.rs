@@ -208,7 +208,7 @@ fn the_doctor_names_no_user_if_there_are_several() {
 #[test]
 fn the_doctor_says_what_is_not_well_without_the_right_to_counters() {
     let masters = masters(3);
-    allow(&masters, "+@all ~quorlock:[cdgqrw]*");
+    allow(&masters, "+@all ~quorlock:[cdoqrw]*");
     ended(&mut as_bob(&masters, "doctor"))
         .is(0)
         .shows("no fencing tokens without fence")

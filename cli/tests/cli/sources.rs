@@ -251,7 +251,7 @@ fn timeouts_come_from_the_option_then_the_variable_or_the_file() {
     let masters = masters(1);
     let folder = masters[0].directory();
     let list = urls(&masters);
-    for name in ["connect", "node"] {
+    for name in ["connect", "response"] {
         let settings = format!("{name}_timeout = \"61s\"");
         configure(folder, &self::list(&masters), &settings);
         let variable = format!("QUORLOCK_{}_TIMEOUT", name.to_uppercase());

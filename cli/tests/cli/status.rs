@@ -51,7 +51,7 @@ fn the_status_says_which_process_holds_a_lock() {
         let lock = &shown["locks"][at];
         assert_eq!(lock["holder"]["client"], *client);
         assert_eq!(lock["masters"][2]["holder"]["client"], *client);
-        assert_eq!(lock["holder"]["lease"], "renewed");
+        assert_eq!(lock["holder"]["renewal"], "renewed");
         assert_eq!(
             lock["holder"]["label"].as_str(),
             [None, Some("spooler")][at]
@@ -151,7 +151,7 @@ fn a_holder_on_masters_in_quarantine_keeps_the_lock() {
     ended.shows_times(3, "mutex, no vote for ");
     run(&masters, "--strict status rare")
         .is(75)
-        .begins("rare  split: no holder has a majority\n")
+        .begins("rare  split: held on 1 of 3 masters, and too few others are free")
         .shows_times(2, "free, no vote for ");
 }
 
