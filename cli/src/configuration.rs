@@ -207,7 +207,6 @@ fn without_values(message: &str) -> String {
     let what = what.unwrap_or(message).split([':', '"', '`', ',']).next();
     let what = what.unwrap_or_default().trim_end();
     match expected {
-        Some("a sequence") => format!("{what}, expected a list such as [\"redis://10.0.0.1\"]"),
         Some("a map" | "struct SharedSettings") => {
             format!("{what}, expected a table such as [set.production]")
         }

@@ -62,7 +62,7 @@ configuration.";
 
 pub(crate) const STATUS: &str = "\
 A program that holds a lock may have waited for it since it started. Programs renew their locks \
-after a third of the TTL: status waits for that, for up to 4 s. A lock that is not renewed in time \
+after a third of the TTL: status waits for that, for up to 4 s, and shows what it saw last. A lock that is not renewed in time \
 ends soon: its program has ended or stands still, or never renews.
 
 Masters have no list of locks. With a key template such as locks:{name}, \

@@ -135,3 +135,25 @@ fn out_of_range(setting: &'static str, given: Duration, range: &str) -> ConfigEr
         range: range.to_owned(),
     }
 }
+
+/// An error must not show a value: it may be a URL with a password, in the wrong place.
+#[cfg(feature = "serde")]
+#[test]
+fn a_wrong_value_in_a_file_is_shown_nowhere() {
+    let read = |text: &str| serde_json::from_str::<quorlock::SharedSettings>(text);
+    for key in ["masters", "old_masters", "ttl", "max_ttl", "strict"] {
+        for value in [
+            r#"{"hunter2": "hunter2"}"#,
+            r#""hunter2""#,
+            r#"[["hunter2"]]"#,
+        ] {
+            if let Err(error) = read(&format!(r#"{{"{key}": {value}}}"#)) {
+                assert!(!error.to_string().contains("hunter2"), "{error}");
+            }
+        }
+    }
+    let settings = read(r#"{"masters": "redis://a,redis://b", "ttl": 20, "strict": true}"#);
+    let settings = settings.unwrap();
+    assert_eq!((settings.masters.len(), settings.strict), (2, Some(true)));
+    assert_eq!(settings.ttl, Some(std::time::Duration::from_secs(20)));
+}

@@ -164,7 +164,7 @@ pub enum Renewal {
     Off,
     /// The lock is renewed for this time, counted from the start of the round that won the lock.
     /// After that, the lock ends when its validity ends, at most one TTL later, or one TTL after a
-    /// [downgrade](crate::WriteGuard::downgrade). So a task that hangs with the guard does not keep
+    /// [downgrade](crate::WriteGuard::downgrade). Extensions by hand are not limited. So a task that hangs with the guard does not keep
     /// the lock forever.
     UpTo(Duration),
     /// The lock is renewed as long as the guard lives. This is the default.

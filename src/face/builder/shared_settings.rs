@@ -32,7 +32,8 @@ use crate::{
 /// texts such as `"500ms"`, `"10s"`, or `"5"` for 5 s. In a variable, lists of masters have commas
 /// between the URLs. A variable that is empty counts as unset. In a file, a key that is not known
 /// is an error. The error of a parser may show the file, above all its `Debug`: print only its
-/// message, and write no password into the file: use [`password_file`](Self::password_file).
+/// message, which shows no value. Write no password into the file: use
+/// [`password_file`](Self::password_file).
 ///
 /// The password is not among the fields. It is the content of
 /// [`password_file`](Self::password_file), or else of the variable `QUORLOCK_PASSWORD`. Masters
@@ -56,9 +57,11 @@ use crate::{
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct SharedSettings {
-    /// See [`Builder::masters`].
+    /// See [`Builder::masters`]. In a file, a list of URLs, or one text with commas between them.
+    #[serde(deserialize_with = "masters_in_file")]
     pub masters: Vec<MasterSpec>,
     /// See [`Builder::old_masters`].
+    #[serde(deserialize_with = "masters_in_file")]
     pub old_masters: Vec<MasterSpec>,
     /// The user of masters whose URLs have no password. `None`: the default user.
     pub user: Option<String>,
@@ -88,6 +91,7 @@ pub struct SharedSettings {
     /// See [`Builder::key_template`].
     pub key_template: Option<String>,
     /// Whether the quarantine is [`Strict`](Quarantine::Strict).
+    #[serde(deserialize_with = "flag_in_file")]
     pub strict: Option<bool>,
 }
 
@@ -269,9 +273,51 @@ pub(super) fn time(text: &str) -> Result<Duration, &'static str> {
     time.ok_or("is not a time, expected one such as 10s, 500ms or 1m")
 }
 
+// The values in a file. Their errors show no value: the field may have been mistaken for another one,
+// and the value may be a password.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "masters must be a list of URLs or one text with commas between them"
+)]
+enum Masters {
+    List(Vec<MasterSpec>),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "a time must be a number of seconds or a text such as 500ms"
+)]
+enum Time {
+    Seconds(u32),
+    Text(String),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "strict must be true or false, without quotes")]
+enum Flag {
+    Bool(bool),
+}
+
+fn masters_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<MasterSpec>, D::Error> {
+    Ok(match Masters::deserialize(from)? {
+        Masters::List(masters) => masters,
+        Masters::Text(urls) => MasterSpec::list(&urls),
+    })
+}
+
 fn time_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(from)?;
-    time(&text).map(Some).map_err(D::Error::custom)
+    Ok(Some(match Time::deserialize(from)? {
+        Time::Seconds(seconds) => Duration::from_secs(seconds.into()),
+        Time::Text(text) => time(&text).map_err(D::Error::custom)?,
+    }))
+}
+
+fn flag_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
+    let Flag::Bool(flag) = Flag::deserialize(from)?;
+    Ok(Some(flag))
 }
 
 /// Reads at most 64 KiB of the file, because a file of that length is too long for a password.

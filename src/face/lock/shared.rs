@@ -34,6 +34,9 @@ impl ReadWriteLock {
     }
 
     /// Returns the lock of a reader. Other owners can read at the same time, and no one can write.
+    ///
+    /// Without an [owner](Self::owner), a task that reads must not read again: if a writer came in
+    /// between, the task would wait for itself.
     pub fn read(&self) -> Lock<ReadGuard> {
         let draft = self.writer.draft.clone();
         Lock::of(Draft {
