@@ -140,7 +140,7 @@ fn out_of_range(setting: &'static str, given: Duration, range: &str) -> ConfigEr
 #[cfg(feature = "serde")]
 #[test]
 fn a_wrong_value_in_a_file_is_shown_nowhere() {
-    let read = |text: &str| serde_json::from_str::<quorlock::SharedSettings>(text);
+    let read = |text: &str| serde_json::from_str::<SharedSettings>(text);
     for key in ["masters", "old_masters", "ttl", "max_ttl", "strict"] {
         for value in [
             r#"{"hunter2": "hunter2"}"#,
@@ -155,5 +155,5 @@ fn a_wrong_value_in_a_file_is_shown_nowhere() {
     let settings = read(r#"{"masters": "redis://a,redis://b", "ttl": 20, "strict": true}"#);
     let settings = settings.unwrap();
     assert_eq!((settings.masters.len(), settings.strict), (2, Some(true)));
-    assert_eq!(settings.ttl, Some(std::time::Duration::from_secs(20)));
+    assert_eq!(settings.ttl, Some(Duration::from_secs(20)));
 }
