@@ -75,7 +75,7 @@ async fn late_write(is_fenced: bool, masters: &[Server], store: &Server) -> Resu
     let late = Account::of(&first, store, is_fenced);
     let balance: u64 = late.read()?.parse()?;
     println!("first holder      {}reads {balance}", late.token());
-    first.ensure_held()?;
+    first.ensure_valid()?;
     println!("                  holds the lock, is about to write, and stands still");
 
     // Nothing between the check of the lock and the write can prevent this.

@@ -131,7 +131,7 @@ fn futures_are_send() {
         is_send(&guard.lost());
         is_send(&lock.run(async |guard| {
             tokio::task::yield_now().await;
-            guard.ensure_held()
+            guard.ensure_valid()
         }));
     }
     fn check_owned(guard: Guard) {

@@ -124,7 +124,7 @@ fn a_thread_that_works_for_three_ttls_between_two_calls_still_holds() {
     runtime.block_on(locks.all_ready_within(LIMIT)).unwrap();
     let guard = runtime.block_on(locks.mutex(NAME).acquire()).unwrap();
     thread::sleep(3 * ttl);
-    guard.ensure_held().unwrap();
+    guard.ensure_valid().unwrap();
     runtime.block_on(guard.extend(ttl)).unwrap();
     runtime.block_on(guard.release()).unwrap();
     assert!(runtime.block_on(locks.close_within(LIMIT)));
@@ -269,7 +269,7 @@ fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     in_time("the end of the runtime", move || drop(runtime));
     let other = current_thread();
     assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Ended);
-    mutex.ensure_held().unwrap_err();
+    mutex.ensure_valid().unwrap_err();
     in_time("a guard", move || drop(mutex));
     let closed = other.block_on(locks.mutex("t").acquire());
     assert_eq!(*closed.unwrap_err().reason(), Reason::Closed);

@@ -83,7 +83,7 @@ impl Held {
             (done, was_lost) = (Err(loss::failure(&guard, "")), true);
         }
         let is_early = self.keep_until.is_some_and(|until| Instant::now() < until);
-        let is_gone = is_early && guard.ensure_held().is_err();
+        let is_gone = is_early && guard.ensure_valid().is_err();
         let why = match timeout(RELEASE_LIMIT, guard.release()).await {
             Ok(Ok(())) => is_gone.then(String::new),
             Ok(Err(error)) => Some(blame(&error.votes)),
@@ -108,7 +108,7 @@ impl Held {
 /// Returns whether a lock that nobody needs any more was lost. No renewal may have noticed it yet.
 async fn is_lost(guard: &Guard, locks: &Coordinator, asking: &Asking) -> bool {
     // What ended the hold may have come at the same moment as the end of the lock.
-    if guard.ensure_held().is_err() {
+    if guard.ensure_valid().is_err() {
         return true;
     }
     let extension = guard.extend(asking.ttl.unwrap_or(locks.ttl()));

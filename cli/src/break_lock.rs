@@ -2,7 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 
-use quorlock::votes::{Refusal, Vote, VoteRow, Votes};
+use quorlock::{
+    AskError,
+    votes::{Refusal, Vote, VoteRow, Votes},
+};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 
@@ -83,8 +86,11 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
                 "nothing was broken, because the answer was not yes",
             ));
         }
-        let votes = locks.break_held(&inspection).await;
-        finish(args, &seen, &votes)
+        match locks.break_held(&inspection).await {
+            Ok(votes) => finish(args, &seen, &votes),
+            Err(AskError::TooFewMasters(error)) => finish(args, &seen, &error.votes),
+            Err(error) => Err(error.into()),
+        }
     })
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn failure(guard: &Guard, then: &str) -> Failure {
 /// Says why a lock is lost, or is about to end. Of several names, a loss has one.
 pub(crate) fn sentence(guard: &Guard, then: &str) -> String {
     let name = name_of(guard);
-    match (guard.ensure_held(), guard.state()) {
+    match (guard.ensure_valid(), guard.state()) {
         (Err(lost), _) => {
             let reason = in_words_of_the_file(&lost.reason.to_string());
             let stalled = lost.stalled.map_or_else(String::new, |time| {

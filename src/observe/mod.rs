@@ -214,7 +214,7 @@ impl LockObserver {
         let outcome = match outcome {
             Outcome::NoMajority => "no_majority",
             Outcome::Pending => "cut_short",
-            Outcome::TooLate => "too_late",
+            Outcome::TooLate => "too_slow",
             Outcome::Won => "won",
         };
         if let Some(times) = self.round_times.at(verb) {
@@ -274,7 +274,7 @@ impl LockObserver {
 const ENDS: &[&str] = &[KEPT, LOST, RELEASED];
 const REASONS: &[&str] = &["taken_away", "expired", "renewal_limit"];
 const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
-const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_late", "won"];
+const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_slow", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];
 const WAITS: &[&str] = &[
     "acquired",

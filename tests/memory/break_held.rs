@@ -1,7 +1,7 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    AskError, Coordinator, Fault, Kind, LostReason, Quarantine,
+    AskError, ConfigError, Coordinator, Fault, Kind, LostReason, Quarantine,
     tools::MasterView,
     votes::{Vote, Votes},
 };
@@ -28,7 +28,7 @@ async fn a_waiter_gets_a_lock_that_is_broken_at_once() {
         let seen = mine.inspect().await.unwrap();
         assert!(seen.views().all(|view| matches!(view, MasterView::Held(_))));
         let since = Instant::now();
-        let votes = world.locks.break_held(&seen).await;
+        let votes = world.locks.break_held(&seen).await.unwrap();
         assert_eq!(granted(&votes), [true; 3], "{votes}");
         let next = timeout(seconds(5), waiting)
             .await
@@ -58,7 +58,7 @@ async fn a_newer_holder_keeps_the_lock() {
         let new = own(kind, &world.locks).acquire().await.unwrap();
         new.all_votes().await;
 
-        let votes = world.locks.break_held(&seen).await;
+        let votes = world.locks.break_held(&seen).await.unwrap();
         assert_eq!(
             (votes.granted_count(), votes.refused_count()),
             (0, 3),
@@ -86,7 +86,7 @@ async fn every_holder_that_was_seen_is_broken() {
             holders.push((locks, guard));
         }
         let seen = own(kind, &world.locks).inspect().await.unwrap();
-        let votes = world.locks.break_held(&seen).await;
+        let votes = world.locks.break_held(&seen).await.unwrap();
         assert_eq!(granted(&votes), [true; 17], "{kind:?}: {votes}");
     }
 }
@@ -108,9 +108,13 @@ async fn a_break_can_remove_one_holder_of_a_mutex() {
     }
     let seen = world.locks.mutex(NAME).inspect().await.unwrap();
     assert_eq!(seen.holders[0].client.as_deref(), Some("a"));
-    let votes = world.locks.break_held(&seen.clone().only("b")).await;
+    let votes = world
+        .locks
+        .break_held(&seen.clone().only("b"))
+        .await
+        .unwrap();
     assert_eq!(granted(&votes), [false, false, true], "{votes}");
-    let votes = world.locks.break_held(&seen.only("a")).await;
+    let votes = world.locks.break_held(&seen.only("a")).await.unwrap();
     assert_eq!(granted(&votes), [true, true, false], "{votes}");
 }
 
@@ -128,7 +132,7 @@ async fn a_master_that_is_down_is_a_failure() {
         .map(|view| view == MasterView::Unknown)
         .collect();
     assert_eq!(views, [true, false, false]);
-    let votes = world.locks.break_held(&seen).await;
+    let votes = world.locks.break_held(&seen).await.unwrap();
     assert_eq!(granted(&votes), [false, true, true], "{votes}");
     assert_eq!(votes.failed_count(), 1);
     drop(guard);
@@ -152,4 +156,22 @@ async fn without_a_majority_the_views_are_in_the_error() {
     assert!(matches!(&views[2], MasterView::Held(held) if held[0].kind == Some(Kind::Mutex)));
     assert_eq!(votes.failed_count(), 2);
     drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_inspection_of_another_coordinator_breaks_nothing() {
+    let (world, other) = (World::new(3).await, World::new(3).await);
+    let guard = world.lock().try_acquire().await.unwrap();
+    let seen = world.lock().inspect().await.unwrap();
+    let commands = other.commands();
+    let refused = other.locks.break_held(&seen).await;
+    assert!(
+        matches!(
+            refused,
+            Err(AskError::Config(ConfigError::ForeignInspection))
+        ),
+        "{refused:?}"
+    );
+    assert_eq!(other.commands(), commands);
+    assert!(guard.is_valid());
 }

@@ -37,7 +37,7 @@ async fn a_lost_lock_stays_lost() {
             assert_eq!(guard.state(), LockState::Lost(reason), "{fault:?}");
             assert!(!guard.is_valid());
             assert_eq!(guard.remaining(), Duration::ZERO);
-            assert_eq!(guard.ensure_held().unwrap_err().reason, reason);
+            assert_eq!(guard.ensure_valid().unwrap_err().reason, reason);
             let refused = guard.extend(TTL).await.unwrap_err();
             assert!(matches!(refused, ExtendError::Lost(lost) if lost.reason == reason));
             let (took, lost) = timed(guard.lost()).await;

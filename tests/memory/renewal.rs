@@ -22,7 +22,7 @@ async fn retries_do_not_keep_step_with_masters_that_stand_still_at_regular_times
         world.clear_faults();
         sleep(millis(90)).await;
     }
-    guard.ensure_held().unwrap();
+    guard.ensure_valid().unwrap();
 }
 
 /// A limit by default would end the lock of a long job in the middle of its work.
@@ -32,7 +32,7 @@ async fn a_job_of_a_day_keeps_its_lock_by_default() {
     let guard = renewed_guard(&world).await;
     sleep(seconds(24 * 3_600)).await;
     assert_eq!(guard.state(), LockState::Held);
-    guard.ensure_held().unwrap();
+    guard.ensure_valid().unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -35,7 +35,7 @@ async fn the_result_is_passed_on_and_the_lock_is_released() {
     let done = lock
         .run(async |guard| {
             sleep(seconds(40)).await; // four TTLs
-            guard.ensure_held().map_err(|_| "lost")?;
+            guard.ensure_valid().map_err(|_| "lost")?;
             assert_eq!(world.holders(), ["mine"; 3]);
             Ok::<_, &str>(42)
         })
@@ -114,7 +114,7 @@ async fn the_error_of_the_last_step_counts_even_if_the_lock_was_lost_in_it() {
         .lock()
         .run(async |guard| {
             start(pin!(advance(seconds(12)))).await;
-            Err::<(), _>(guard.ensure_held().is_err())
+            Err::<(), _>(guard.ensure_valid().is_err())
         })
         .await;
     assert!(matches!(outcome, Err(RunError::Body(true))), "{outcome:?}");

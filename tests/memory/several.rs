@@ -206,7 +206,7 @@ async fn the_guard_is_lost_with_its_first_name() {
     let lost = guard.lost().await;
     assert_eq!((&*lost.name, lost.reason), ("b", LostReason::TakenAway));
     assert!(!guard.is_valid() && guard.remaining().is_zero());
-    assert_eq!(&*guard.ensure_held().unwrap_err().name, "b");
+    assert_eq!(&*guard.ensure_valid().unwrap_err().name, "b");
     guard.release().await.unwrap();
     until_held(&world.masters, &["b"]).await;
 }

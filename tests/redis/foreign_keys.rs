@@ -55,7 +55,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
             let seen = lock.inspect().await.unwrap();
             let holder = &seen.holders[0];
             assert_eq!((holder.kind, holder.owner.as_deref()), (Some(kind), shown));
-            let votes = locks.break_held(&seen).await;
+            let votes = locks.break_held(&seen).await.unwrap();
             assert_eq!(votes.granted_count(), 3, "{kind:?}: {votes}");
             assert!(!lock.is_held().await.unwrap());
         }

@@ -77,7 +77,7 @@ fn fork_among_threads(masters: &str) {
     for _ in 0..FORKS {
         guard = fork_and_call(&runtime, locks, &mut events, guard);
     }
-    guard.ensure_held().unwrap();
+    guard.ensure_valid().unwrap();
     runtime.block_on(guard.release()).unwrap();
 }
 
@@ -163,7 +163,7 @@ fn call(
     tell(format!("extend: {extended}\n"));
     runtime.block_on(guard.all_votes());
     guard.stop_renewing();
-    tell(format!("held: {}\n", guard.ensure_held().unwrap_err()));
+    tell(format!("held: {}\n", guard.ensure_valid().unwrap_err()));
     tell(format!("lost: {}\n", runtime.block_on(guard.lost())));
     tell(format!("valid: for {:?}\n", guard.remaining()));
     let closed = runtime.block_on(locks.close_within(LIMIT));

@@ -101,7 +101,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
     every_verb_of(masters, kind, my_lock, their_lock).await;
     let broken = block(masters, kind).await;
     let seen = one.of_kind(kind, "r", &mine).inspect().await.unwrap();
-    let votes = one.break_held(&seen).await;
+    let votes = one.break_held(&seen).await.unwrap();
     assert!(votes.granted_count() >= 2, "{votes}");
     until_released(masters, "app:r").await;
     drop(broken);
@@ -127,7 +127,7 @@ async fn every_access(one: &Coordinator, other: &Coordinator) {
     also.all_votes().await;
     let seen = observed.inspect().await.unwrap();
     assert_eq!(seen.holders.len(), 2, "{seen}");
-    one.break_held(&seen).await;
+    one.break_held(&seen).await.unwrap();
     until("a lock that is broken", async || {
         (!observed.is_held().await.unwrap()).then_some(())
     })
@@ -153,7 +153,7 @@ async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
         (seen.waiters.len() == 1 && seen.holders.len() == 2).then_some(())
     })
     .await;
-    locks[0].break_held(&seen).await;
+    locks[0].break_held(&seen).await.unwrap();
     let next = waiting.await.unwrap();
     assert_eq!(next.slot(), broken.slot());
     held.extend(LONG).await.unwrap();

@@ -34,7 +34,7 @@ async fn write(locks: &Coordinator, directory: &str, version: u32) -> Result<()>
     let lock = locks.read_write("configuration").write();
     let guard = lock.acquire_within(Duration::from_secs(30)).await?;
     for file in ["hosts", "ports"] {
-        guard.ensure_held()?;
+        guard.ensure_valid()?;
         fs::write(Path::new(directory).join(file), version.to_string())?;
     }
     let guard = guard.downgrade(); // others may read; no one writes before this guard is released
@@ -48,7 +48,7 @@ async fn read(locks: &Coordinator, directory: &str) -> Result<()> {
     let lock = locks.read_write("configuration").read();
     let guard = lock.acquire_within(Duration::from_secs(30)).await?;
     let both = ["hosts", "ports"].map(|file| fs::read_to_string(Path::new(directory).join(file)));
-    guard.ensure_held()?; // otherwise the two files may not belong together
+    guard.ensure_valid()?; // otherwise the two files may not belong together
     let [hosts, ports] = both;
     println!("read {} {}", hosts?, ports?);
     drop(guard);

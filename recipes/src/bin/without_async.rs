@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn import(guard: Guard) -> Result<(), Box<dyn Error>> {
     for table in ["orders", "customers", "prices"] {
-        guard.ensure_held()?; // nothing else stops this thread after a loss
+        guard.ensure_valid()?; // nothing else stops this thread after a loss
         println!("imports {table}");
     }
     Ok(()) // drops the guard

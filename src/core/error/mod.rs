@@ -103,6 +103,7 @@ pub struct TooFewMasters {
 /// What too few masters did.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
+    Break,
     /// An extension of a lock that is still valid for this time.
     Extend(Duration),
     /// An extension that a majority confirmed too late.
@@ -150,6 +151,7 @@ impl TooFewMasters {
                 "could not inspect {name:?}: only {}",
                 only(" answered", Vote::is_grant)
             ),
+            Asked::Break => format!("broke {name:?} on only {}", only("", Vote::is_answer)),
             Asked::Keep => format!(
                 "kept {name:?} for its minimum time on only {}, \
                  others may get it when its TTL has passed",

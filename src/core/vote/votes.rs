@@ -37,7 +37,7 @@ use super::{
 /// ```
 #[derive(Clone)]
 pub struct Votes {
-    pub(in crate::core) roster: Arc<Roster>,
+    pub(crate) roster: Arc<Roster>,
     cast: Box<[Option<CastVote>]>,
     verb: Verb,
     /// `true` if the caller did not wait for the votes that are missing.

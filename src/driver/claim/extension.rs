@@ -19,7 +19,7 @@ impl ClaimHandle {
         let ttl = self.context.config.ttl(ttl)?;
         match self.unless_forked(|claim, step| claim.extend(step, ttl)) {
             Some(Some(round)) => Ok(Some(RoundHandle::new(&self.context.machine, round))),
-            Some(None) => Ok(self.ensure_held().map(|()| None)?),
+            Some(None) => Ok(self.ensure_valid().map(|()| None)?),
             None => {
                 let votes = self.context.closed_votes(Verb::Extend);
                 Err(self.too_few(votes, Asked::Extend(Duration::ZERO)))
@@ -64,7 +64,7 @@ impl ClaimHandle {
             self.context.in_time(round.settled()).await;
             outcome = round.read(Round::outcome);
         }
-        self.ensure_held()?;
+        self.ensure_valid()?;
         let asked = match outcome {
             Outcome::Won => return Ok(()),
             Outcome::TooLate => Asked::ExtendTooLate,

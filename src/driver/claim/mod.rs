@@ -131,7 +131,7 @@ impl ClaimHandle {
         state.unwrap_or(LockState::Lost(LostReason::Ended))
     }
 
-    pub(crate) fn ensure_held(&self) -> Result<(), LostError> {
+    pub(crate) fn ensure_valid(&self) -> Result<(), LostError> {
         match self.lock_state() {
             LockState::Held | LockState::InDoubt => Ok(()),
             LockState::Lost(reason) => Err(self.lost_error(reason)),

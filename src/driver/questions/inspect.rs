@@ -1,14 +1,17 @@
 //! Asks all masters who holds a lock and who waits for it, and breaks the lock of a dead holder.
 
+use std::sync::Arc;
+
 use crate::{
     core::{
+        config_error::ConfigError,
         error::{AskError, Asked, TooFewMasters},
         protocol::{
             command::{Action, Command},
             name::LockId,
         },
         view::inspection::{self, Inspection},
-        vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{quorum::Outcome, round::Round, votes::Votes},
     },
     driver::context::Context,
 };
@@ -44,9 +47,15 @@ pub(crate) async fn inspect(context: &Context, lock_id: &LockId) -> Result<Inspe
 
 /// Removes the holders that `inspection` names from every master where they still have the lock.
 /// Waits for all masters.
-pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Votes {
+pub(crate) async fn break_held(
+    context: &Context,
+    inspection: &Inspection,
+) -> Result<Votes, AskError> {
     if context.is_forked() {
-        return context.closed_votes(Verb::Break);
+        return Err(AskError::Closed);
+    }
+    if !Arc::ptr_eq(&context.machine.roster, &inspection.votes.roster) {
+        return Err(ConfigError::ForeignInspection.into());
     }
     let holders = inspection.named().into();
     let round = context.ask(
@@ -54,5 +63,12 @@ pub(crate) async fn break_held(context: &Context, inspection: &Inspection) -> Vo
         None,
     );
     round.settled().await;
-    round.votes()
+    let votes = round.votes();
+    if votes.are_closed() {
+        return Err(AskError::Closed);
+    }
+    match round.read(Round::outcome) {
+        Outcome::Won => Ok(votes),
+        _ => Err(TooFewMasters::new(&inspection.name, votes, Asked::Break).into()),
+    }
 }

@@ -89,8 +89,9 @@ impl Coordinator {
         self.when_ready(true, limit).await
     }
 
-    /// On all masters, takes a lock away from holders that do not release it. Returns the vote of
-    /// each master.
+    /// On all masters, takes a lock away from holders that do not release it. Succeeds if a majority
+    /// of masters do not have these holders any more. Another holder may have the lock there.
+    /// Returns the vote of each master.
     ///
     /// **This breaks mutual exclusion if the holder is alive.** At its next renewal, the holder
     /// finds out that its lock is lost. Until then, it works beside the next holder. Fencing tokens
@@ -114,6 +115,13 @@ impl Coordinator {
     /// - [`Fail`](crate::votes::Vote::Fail): the master did not answer. If it has the lock's key, the key
     ///   may stay until the end of the TTL.
     ///
+    /// # Errors
+    ///
+    /// - [`TooFewMasters`](AskError::TooFewMasters): fewer than a majority answered in time. The
+    ///   others may keep the holders until the end of the TTL. Try again.
+    /// - [`Config`](AskError::Config): another coordinator made the inspection. Nothing was sent.
+    /// - [`Closed`](AskError::Closed): the runtime has shut down, or the process was forked.
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, some masters may have removed the holders.
@@ -126,13 +134,13 @@ impl Coordinator {
     /// let lock = locks.mutex("orders/42");
     /// let guard = lock.acquire().await?;
     /// let inspection = lock.inspect().await?; // show it to a person, and ask
-    /// let votes = locks.break_held(&inspection).await;
+    /// let votes = locks.break_held(&inspection).await?;
     /// assert_eq!(votes.granted_count(), 3);
     /// assert!(!lock.is_held().await?);
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
-    pub async fn break_held(&self, inspection: &Inspection) -> Votes {
+    pub async fn break_held(&self, inspection: &Inspection) -> Result<Votes, AskError> {
         inspect::break_held(&self.context, inspection).await
     }
 

@@ -20,7 +20,7 @@ use crate::{core::error::TooFewMasters, face::fence::FencingToken};
 /// let guard = locks.mutex("account/7").fenced().acquire().await?;
 /// let sql = format!("UPDATE account SET balance = 1, fence = {0} WHERE fence <= {0}", guard.token());
 /// # let _ = sql;
-/// guard.ensure_held()?; // a method of `Guard`
+/// guard.ensure_valid()?; // a method of `Guard`
 /// guard.release().await?;
 /// # Ok(()) }
 /// ```

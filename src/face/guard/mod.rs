@@ -180,8 +180,8 @@ impl Guard {
     /// # Errors
     ///
     /// [`LostError`], with the reason, if the lock is lost.
-    pub fn ensure_held(&self) -> Result<(), LostError> {
-        self.weakest().ensure_held()
+    pub fn ensure_valid(&self) -> Result<(), LostError> {
+        self.weakest().ensure_valid()
     }
 
     /// Waits until the lock is lost. To stop the work then, use [`run`](Self::run), or a `select!`
@@ -240,7 +240,7 @@ impl Guard {
     /// ```
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, LostError> {
         let done = self.unless_lost(work).await?;
-        self.ensure_held()?;
+        self.ensure_valid()?;
         Ok(done)
     }
 
@@ -350,7 +350,7 @@ impl Guard {
     /// holds several [names](Self::names), waits for each of them, and returns the first error.
     ///
     /// The release also succeeds if the lock was lost before. To find out whether the lock was held
-    /// to the end of the work, call [`ensure_held`](Self::ensure_held) before the release. If the
+    /// to the end of the work, call [`ensure_valid`](Self::ensure_valid) before the release. If the
     /// owner has other guards of this lock, this method releases one level, and the lock stays
     /// held.
     ///
@@ -431,7 +431,7 @@ mod tests {
         }
         let lost = guard.lost().await;
         assert_eq!(&*lost.name, "b");
-        assert!(!guard.is_valid() && guard.ensure_held().is_err());
+        assert!(!guard.is_valid() && guard.ensure_valid().is_err());
     }
 
     /// A master says that it has no key, but only after the lease has ended.

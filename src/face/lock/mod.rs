@@ -259,7 +259,7 @@ impl<G: AnyGuard> Lock<G> {
     /// let sum = locks
     ///     .mutex("orders/42")
     ///     .run(async |guard| {
-    ///         guard.ensure_held()?;
+    ///         guard.ensure_valid()?;
     ///         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(40 + 2)
     ///     })
     ///     .await?;
@@ -277,7 +277,7 @@ impl<G: AnyGuard> Lock<G> {
         };
         let guard: Guard = given.into();
         if outcome.is_ok() {
-            guard.ensure_held()?;
+            guard.ensure_valid()?;
         }
         // The body has done its work, so its result counts, whether or not the release is
         // confirmed. The masters that did not confirm get the release later. If they should have
