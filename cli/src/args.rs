@@ -59,7 +59,7 @@ pub(crate) struct Common {
     pub(crate) old_masters: Vec<String>,
     /// Set of masters in the configuration file.
     ///
-    /// Its settings count where there is no option.
+    /// Options override its settings.
     #[arg(global = true, long, value_name = "NAME")]
     pub(crate) set: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    Coordinator, Fault, Group, Groups, Kind, MemoryMaster, Reason, health::MasterHealth,
-    tools::Tally,
+    ConfigError, Coordinator, Fault, Group, Groups, Kind, MemoryMaster, Reason,
+    health::MasterHealth, tools::Tally,
 };
 use tokio::time::timeout;
 
@@ -361,4 +361,31 @@ async fn groups_that_cannot_be_used_are_refused() {
     let refused = Groups::new(settings, [group("a")]).unwrap_err();
     assert!(refused.to_string().starts_with("a TTL of 0s"), "{refused}");
     assert!(Groups::new(none(), many(64)).is_ok());
+}
+
+/// On the masters of another group, a lock would exclude nobody.
+#[tokio::test(start_paused = true)]
+async fn the_coordinator_of_a_group_refuses_the_names_of_another() {
+    let world = World::new();
+    let locks = world.open(&IDS, &[]);
+    let [mine, other] = [0, 1].map(|at| name_in(&locks, IDS[at]));
+    let group = locks.of(&mine);
+    drop(group.mutex(&mine).try_acquire().await.unwrap());
+    let refused = ConfigError::OtherGroup {
+        name: other.clone(),
+    };
+    for error in [
+        group.mutex(&other).try_acquire().await.unwrap_err(),
+        group.fair(&other).acquire().await.unwrap_err(),
+        group.semaphore(&other, 3).try_acquire().await.unwrap_err(),
+        group
+            .mutex_all([&mine, &other])
+            .try_acquire()
+            .await
+            .unwrap_err(),
+    ] {
+        assert_eq!(*error.reason(), Reason::Config(refused.clone()));
+    }
+    let write = group.read_write(&other).write().try_acquire().await;
+    assert_eq!(*write.unwrap_err().reason(), Reason::Config(refused));
 }

@@ -60,6 +60,7 @@ impl Opener {
         Coordinator {
             context,
             lists_id: self.lists_id,
+            has_name: None,
         }
     }
 }

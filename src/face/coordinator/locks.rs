@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Coordinator;
 use crate::{
-    core::kind::Kind,
+    core::{config_error::ConfigError, kind::Kind},
     driver::claim::owned_lock::LockOwner,
     face::{
         guard::{AllGuard, PermitGuard},
@@ -206,7 +206,9 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn semaphore(&self, name: impl AsRef<str>, permits: usize) -> Lock<PermitGuard> {
-        Lock::semaphore(self.context.clone(), name.as_ref(), permits)
+        let name = name.as_ref();
+        let lock = Lock::semaphore(self.context.clone(), name, permits);
+        self.refuse_others(lock, [name])
     }
 
     /// Returns the mutexes called `names` as one lock: all of them are acquired, or none. Sends
@@ -240,7 +242,9 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock<AllGuard> {
-        Lock::mutex_all(&self.context, |_| self.context.clone(), names)
+        let names: Vec<_> = names.into_iter().collect();
+        let lock = Lock::mutex_all(&self.context, |_| self.context.clone(), &names);
+        self.refuse_others(lock, names.iter().map(AsRef::as_ref))
     }
 
     /// Returns the lock called `name` of kind `kind`. `owner` is used only for a reentrant kind.
@@ -256,6 +260,19 @@ impl Coordinator {
     }
 
     fn lock(&self, kind: Kind, name: &str) -> Lock {
-        Lock::new(self.context.clone(), kind, name)
+        self.refuse_others(Lock::new(self.context.clone(), kind, name), [name])
+    }
+
+    /// Makes `lock` unusable if one of its names belongs to another group.
+    fn refuse_others<'a, G>(
+        &self,
+        lock: Lock<G>,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Lock<G> {
+        let is_other = |name: &&str| self.has_name.as_ref().is_some_and(|has| !has(name));
+        match names.into_iter().find(is_other) {
+            Some(name) => lock.refused(ConfigError::OtherGroup { name: name.into() }),
+            None => lock,
+        }
     }
 }

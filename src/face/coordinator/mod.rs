@@ -70,7 +70,11 @@ mod questions;
 pub struct Coordinator {
     pub(crate) context: Arc<Context>,
     pub(crate) lists_id: ListsId,
+    /// Returns whether a name belongs to the group of this coordinator, if it has one.
+    pub(crate) has_name: Option<HasName>,
 }
+
+pub(crate) type HasName = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 impl Coordinator {
     /// Returns the state of each master, in the order in which the masters were configured. Sends

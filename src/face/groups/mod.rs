@@ -55,9 +55,8 @@ use crate::core::{config_error::ConfigError, error::AskError, vote::votes::Votes
 pub struct Groups(Arc<Inner>);
 
 struct Inner {
-    choice: Choice,
-    /// The choice among the old groups.
-    old: Choice,
+    /// The choice among the groups, and the choice among the old groups.
+    choices: Arc<[Choice; 2]>,
     /// The coordinators. A key is two numbers: the number of the group that has the coordinator's
     /// names, and the number of the old group of these names.
     coordinators: BTreeMap<(usize, usize), Coordinator>,
@@ -94,8 +93,8 @@ impl Groups {
     /// other programs exclude each other only if the change follows the [order of
     /// steps](crate::docs::operations#change-the-groups).
     ///
-    /// If a group has the same ID and the same masters in both lists, one majority decides about
-    /// the names that stay in it, as in [`new`](Self::new). To go from [one
+    /// If a group has the same ID and the same masters in both lists, the names that stay in it need
+    /// only one majority, as with [`new`](Self::new). To go from [one
     /// coordinator](Builder::masters) to groups, give the masters of that coordinator as the only
     /// old group, with any ID.
     ///
@@ -137,12 +136,17 @@ impl Groups {
         };
         let opener = settings.opener(lists_id)?;
         let opened = members.into_iter();
-        let opened = opened.map(|(key, (label, listed))| (key, opener.open(listed, Some(&label))));
+        let choices = Arc::new([&groups, &old_groups].map(|groups| Choice::new(groups)));
+        let opened = opened.map(|(key, (label, listed))| {
+            let choices = choices.clone();
+            let mut locks = opener.open(listed, Some(&label));
+            locks.has_name = Some(Arc::new(move |name| key_of(&choices, name) == key));
+            (key, locks)
+        });
         let coordinators: BTreeMap<_, _> = opened.collect();
         let first = coordinators.values().next().cloned();
         Ok(Self(Arc::new(Inner {
-            choice: Choice::new(&groups),
-            old: Choice::new(&old_groups),
+            choices,
             first: first.ok_or(ConfigError::NoGroups)?,
             coordinators,
         })))
@@ -179,12 +183,12 @@ impl Groups {
     }
 
     /// Returns the coordinator of a name. Use it to look at the group of the name, or to
-    /// [break](Coordinator::break_held) a lock. **Use it only for this name**, or for names with
-    /// the same part in braces: on the masters of another group, a lock would exclude nobody.
+    /// [break](Coordinator::break_held) a lock. On the masters of another group, a lock would exclude
+    /// nobody, so its locks with other names [are refused](ConfigError::OtherGroup).
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();
-        &inner.coordinators[&(inner.choice.of(name), inner.old.of(name))]
+        &inner.coordinators[&key_of(&inner.choices, name)]
     }
 
     /// Returns the mutexes called `names` as one lock, as
@@ -272,6 +276,11 @@ impl fmt::Debug for Groups {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.coordinators()).finish()
     }
+}
+
+/// Returns the key of the coordinator that has the name.
+fn key_of([new, old]: &[Choice; 2], name: &str) -> (usize, usize) {
+    (new.of(name), old.of(name))
 }
 
 /// Returns the coordinators for all names, by the number of the new group and the number of the old

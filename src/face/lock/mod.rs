@@ -299,6 +299,13 @@ impl<G> Lock<G> {
         Lock::of(self.draft)
     }
 
+    /// Returns this lock as one that is refused with `error`, unless it is refused already.
+    pub(super) fn refused(mut self, error: ConfigError) -> Self {
+        let lock_id = self.draft.lock_id;
+        self.draft.lock_id = lock_id.and(Err(error));
+        self
+    }
+
     fn of(draft: Draft) -> Self {
         Self {
             draft,

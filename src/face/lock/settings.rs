@@ -91,8 +91,8 @@ impl<G> Lock<G> {
     /// attempt of the owner ends the minimum time, even if the attempt fails. So use a
     /// lock without an owner.
     ///
-    /// A writer becomes a reader by [`downgrade`](crate::WriteGuard::downgrade), or when its last guard
-    /// that writes is dropped before one that reads. From then on, others may read, too: the rest
+    /// A writer becomes a reader by [`downgrade`](crate::WriteGuard::downgrade), or when an owner drops
+    /// its last write guard while it has a read guard. From then on, others may read, too: the rest
     /// of the minimum time keeps out only writers.
     ///
     /// Masters that restart may forget a lock that stays without a holder. The
