@@ -23,11 +23,16 @@ pub(super) mod sealed {
     pub trait FromGuard: Sized {
         /// Returns `guard` as a guard of this type. `None` if the guard lacks what every guard of
         /// this type has.
-        fn from_guard(guard: Guard) -> Option<Self>;
+        fn from_guard(guard: Guard, _: Key) -> Option<Self>;
     }
 
+    /// Keeps code that is generic over a type of guards from making a guard of another type.
+    #[expect(unnameable_types, reason = "other crates must not make a key")]
+    #[derive(Debug)]
+    pub struct Key(pub(in crate::face) ());
+
     impl FromGuard for Guard {
-        fn from_guard(guard: Guard) -> Option<Self> {
+        fn from_guard(guard: Guard, _: Key) -> Option<Self> {
             Some(guard)
         }
     }
@@ -50,7 +55,7 @@ macro_rules! guard_type {
         pub struct $name(Guard);
 
         impl FromGuard for $name {
-            fn from_guard(guard: Guard) -> Option<Self> {
+            fn from_guard(guard: Guard, _: Key) -> Option<Self> {
                 Some(Self(guard))
             }
         }

@@ -4,7 +4,10 @@ use std::ops::Deref;
 
 use super::{
     AllGuard, Guard, ReadGuard, WriteGuard,
-    any::{AnyGuard, Fenceable, OneName, sealed::FromGuard},
+    any::{
+        AnyGuard, Fenceable, OneName,
+        sealed::{FromGuard, Key},
+    },
 };
 use crate::{core::error::TooFewMasters, face::fence::FencingToken};
 
@@ -85,9 +88,9 @@ impl<G: AnyGuard> FencedGuard<G> {
 impl<G: Fenceable> AnyGuard for FencedGuard<G> {}
 
 impl<G: Fenceable> FromGuard for FencedGuard<G> {
-    fn from_guard(guard: Guard) -> Option<Self> {
+    fn from_guard(guard: Guard, key: Key) -> Option<Self> {
         let (_, first) = guard.fencing_tokens().next()?;
-        let guard = G::from_guard(guard)?;
+        let guard = G::from_guard(guard, key)?;
         Some(Self { guard, first })
     }
 }

@@ -8,6 +8,7 @@ use std::{
 
 use futures::future::{Either, select, select_all};
 
+pub(super) use self::any::sealed::Key;
 pub use self::{
     any::{AnyGuard, Fenceable, OneName},
     fenced::FencedGuard,

@@ -4,7 +4,10 @@ use std::ops::Deref;
 
 use super::{
     Guard,
-    any::{AnyGuard, Fenceable, OneName, guard_type, sealed::FromGuard},
+    any::{
+        AnyGuard, Fenceable, OneName, guard_type,
+        sealed::{FromGuard, Key},
+    },
 };
 use crate::core::error::TooFewMasters;
 
@@ -61,7 +64,7 @@ impl PermitGuard {
 }
 
 impl FromGuard for PermitGuard {
-    fn from_guard(guard: Guard) -> Option<Self> {
+    fn from_guard(guard: Guard, _: Key) -> Option<Self> {
         let slot = guard.slot()?;
         Some(Self { guard, slot })
     }

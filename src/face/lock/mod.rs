@@ -2,7 +2,7 @@
 
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
-use super::guard::{AnyGuard, Guard};
+use super::guard::{AnyGuard, Guard, Key};
 use crate::{
     core::{
         config_error::ConfigError,
@@ -288,7 +288,7 @@ impl<G: AnyGuard> Lock<G> {
 
     /// Returns `guard` as a guard of this lock's type.
     fn give(&self, guard: Guard) -> Result<G, AcquireError> {
-        G::from_guard(guard).ok_or_else(|| self.draft.mistake(Reason::NotFenced))
+        G::from_guard(guard, Key(())).ok_or_else(|| self.draft.mistake(Reason::NotFenced))
     }
 }
 
