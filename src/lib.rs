@@ -125,7 +125,7 @@ pub use crate::face::builder::shared_settings::SharedSettings;
 pub use crate::{
     core::{
         config_error::ConfigError,
-        error::{AcquireError, AskError, ExtendError, LostError, RunError, TooFewMasters},
+        error::{AcquireError, AskError, ExtendError, LostError, TooFewMasters},
         kind::Kind,
         reason::Reason,
         restart::Quarantine,

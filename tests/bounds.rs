@@ -18,7 +18,7 @@ use quorlock::{
     AcquireError, AllGuard, AskError, Builder, ConfigError, Coordinator, ExtendError, FencedGuard,
     FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError,
     LostReason, MasterSpec, Owner, PermitGuard, Quarantine, ReadGuard, ReadWriteLock, Reason,
-    Renewal, RunError, SharedSettings, TooFewMasters, WriteGuard,
+    Renewal, SharedSettings, TooFewMasters, WriteGuard,
     health::{MasterHealth, MasterState},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
@@ -82,7 +82,6 @@ fn public_types_have_their_auto_traits() {
         Renewal: Clone Copy Eq;
         Quarantine: Clone Copy Default Eq;
         ReadWriteLock: Clone;
-        RunError<ConfigError>: Error;
         ServerError: Clone Copy Eq;
         SharedSettings: Clone Default;
         Tally: Clone Eq;
@@ -108,7 +107,6 @@ fn errors_and_reports_are_unwind_safe() {
     check::<Inspection>();
     check::<LostError>();
     check::<TooFewMasters>();
-    check::<RunError<ConfigError>>();
     check::<Votes>();
 }
 
@@ -122,6 +120,7 @@ fn futures_are_send() {
         is_static(&events);
         is_send(&locks.close());
         is_send(&lock.acquire());
+        is_static(&lock.acquire());
         is_send(&lock.acquire_within(second));
         is_send(&lock.try_acquire());
         is_send(&lock.inspect());
@@ -129,10 +128,7 @@ fn futures_are_send() {
         is_send(&guard.extend(second));
         is_send(&guard.all_votes());
         is_send(&guard.lost());
-        is_send(&lock.run(async |guard| {
-            tokio::task::yield_now().await;
-            guard.ensure_valid()
-        }));
+        is_send(&guard.run(tokio::task::yield_now()));
     }
     fn check_owned(guard: Guard) {
         let release = guard.release();

@@ -99,8 +99,8 @@ fn waits_end_in_time_outside_of_a_runtime() {
     let lock = locks.mutex("short").ttl(millis(300)).renewal(Renewal::Off);
     let short = outside(lock.acquire()).unwrap();
     assert_eq!(outside(short.lost()).reason, LostReason::Expired);
-    let done = outside(locks.mutex("run").run(async |_| Ok::<_, ()>(42)));
-    assert_eq!(done.unwrap(), 42);
+    let guard = outside(locks.mutex("run").acquire()).unwrap();
+    assert_eq!(outside(guard.run(async { 42 })).unwrap(), 42);
     assert!(outside(locks.health_events().next()).is_some());
     outside(locks.close());
 }

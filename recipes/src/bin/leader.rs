@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, time::Duration};
 
-use quorlock::{Builder, Guard, RunError};
+use quorlock::{Builder, Guard};
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::sleep,
@@ -14,12 +14,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let lock = locks.mutex("leader");
     let mut terminate = signal(SignalKind::terminate())?;
     loop {
+        let guard = tokio::select! {
+            guard = lock.acquire() => guard?,
+            _ = terminate.recv() => break,
+        };
         tokio::select! {
-            ended = lock.run(lead) => match ended {
-                Err(RunError::Lost(lost)) => println!("steps down: {lost}"),
-                ended => return Ok(ended?),
+            ended = guard.run(lead(&guard)) => match ended {
+                Ok(led) => return Ok(led?),
+                Err(lost) => println!("steps down: {lost}"),
             },
-            _ = terminate.recv() => break, // drops `lead`, and releases the lock
+            _ = terminate.recv() => break, // drops `lead`, and then the guard
         }
     }
     // Another host takes over at once. If masters are down, `close` waits for up to the TTL.

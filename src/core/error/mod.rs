@@ -189,22 +189,3 @@ pub struct LostError {
     /// The votes of the last round.
     pub votes: Votes,
 }
-
-/// The reason why [`Lock::run`](crate::Lock::run) did not return the value of its body.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RunError<E> {
-    /// The lock was not acquired, and the body did not run.
-    #[error(transparent)]
-    Acquire(#[from] AcquireError),
-
-    /// The body returned an error. It is not the `source` of this `RunError`, because `E` need not
-    /// be an error type.
-    #[error("{0}")]
-    Body(E),
-
-    /// The lock was lost before the body ended. The body was dropped unfinished, or it returned a
-    /// value too late.
-    #[error(transparent)]
-    Lost(#[from] LostError),
-}

@@ -21,9 +21,9 @@ pub(super) mod sealed {
 
     #[expect(unnameable_types, reason = "other crates must not implement the trait")]
     pub trait FromGuard: Sized {
-        /// Returns `guard` as a guard of this type. `None` if the guard lacks what every guard of
-        /// this type has.
-        fn from_guard(guard: Guard, _: Key) -> Option<Self>;
+        /// Returns `guard` as a guard of this type, or as it is if it lacks what every guard of this
+        /// type has.
+        fn from_guard(guard: Guard, _: Key) -> Result<Self, Guard>;
     }
 
     /// Keeps code that is generic over a type of guards from making a guard of another type.
@@ -32,8 +32,8 @@ pub(super) mod sealed {
     pub struct Key(pub(in crate::face) ());
 
     impl FromGuard for Guard {
-        fn from_guard(guard: Guard, _: Key) -> Option<Self> {
-            Some(guard)
+        fn from_guard(guard: Guard, _: Key) -> Result<Self, Self> {
+            Ok(guard)
         }
     }
 }
@@ -55,8 +55,8 @@ macro_rules! guard_type {
         pub struct $name(Guard);
 
         impl FromGuard for $name {
-            fn from_guard(guard: Guard, _: Key) -> Option<Self> {
-                Some(Self(guard))
+            fn from_guard(guard: Guard, _: Key) -> Result<Self, Guard> {
+                Ok(Self(guard))
             }
         }
 

@@ -88,10 +88,12 @@ impl<G: AnyGuard> FencedGuard<G> {
 impl<G: Fenceable> AnyGuard for FencedGuard<G> {}
 
 impl<G: Fenceable> FromGuard for FencedGuard<G> {
-    fn from_guard(guard: Guard, key: Key) -> Option<Self> {
-        let (_, first) = guard.fencing_tokens().next()?;
-        let guard = G::from_guard(guard, key)?;
-        Some(Self { guard, first })
+    fn from_guard(guard: Guard, key: Key) -> Result<Self, Guard> {
+        let first = guard.fencing_tokens().next().map(|(_, first)| first);
+        match first {
+            Some(first) => G::from_guard(guard, key).map(|guard| Self { guard, first }),
+            None => Err(guard),
+        }
     }
 }
 

@@ -240,20 +240,10 @@ impl Guard {
     /// # Ok(()) }
     /// ```
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, LostError> {
-        let done = self.unless_lost(work).await?;
-        self.ensure_valid()?;
-        Ok(done)
-    }
-
-    /// Runs `work` as [`run`](Self::run) does, but does not look for a loss in the last step.
-    pub(super) async fn unless_lost<T>(
-        &self,
-        work: impl Future<Output = T>,
-    ) -> Result<T, LostError> {
         // The loss is checked first: after a stall, the work may be ready for its next step, too.
         match select(pin!(self.lost()), pin!(work)).await {
             Either::Left((lost, _)) => Err(lost),
-            Either::Right((done, _)) => Ok(done),
+            Either::Right((done, _)) => self.ensure_valid().map(|()| done),
         }
     }
 

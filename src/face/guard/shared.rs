@@ -64,9 +64,11 @@ impl PermitGuard {
 }
 
 impl FromGuard for PermitGuard {
-    fn from_guard(guard: Guard, _: Key) -> Option<Self> {
-        let slot = guard.slot()?;
-        Some(Self { guard, slot })
+    fn from_guard(guard: Guard, _: Key) -> Result<Self, Guard> {
+        match guard.slot() {
+            Some(slot) => Ok(Self { guard, slot }),
+            None => Err(guard),
+        }
     }
 }
 

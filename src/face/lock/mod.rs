@@ -1,12 +1,12 @@
 //! A named lock that can be acquired.
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{fmt, iter, marker::PhantomData, sync::Arc, time::Duration};
 
 use super::guard::{AnyGuard, Guard, Key};
 use crate::{
     core::{
         config_error::ConfigError,
-        error::{AcquireError, RunError},
+        error::AcquireError,
         kind::{Access, Kind},
         protocol::name::LockId,
         reason::Reason,
@@ -14,7 +14,7 @@ use crate::{
     },
     driver::{
         acquire,
-        claim::{ask::LockRequest, owned_lock::LockOwner},
+        claim::{Level, ask::LockRequest, owned_lock::LockOwner},
         context::Context,
     },
 };
@@ -51,7 +51,7 @@ pub(crate) mod shared;
 ///
 /// # Cancel safety
 ///
-/// The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
+/// These futures do not borrow the lock. The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
 /// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release of everything
 /// that was sent by then. A master that cannot be reached gets the release later, if it can be
 /// reached before the TTL has passed.
@@ -161,8 +161,9 @@ impl<G: AnyGuard> Lock<G> {
     /// # drop(guard);
     /// # Ok(()) }
     /// ```
-    pub async fn try_acquire(&self) -> Result<G, AcquireError> {
-        self.give(self.draft.try_acquire().await?)
+    pub fn try_acquire(&self) -> impl Future<Output = Result<G, AcquireError>> + Send + use<G> {
+        let requests = self.draft.requests();
+        async { give(requests?.try_acquire().await?) }
     }
 
     /// Waits for the lock. When `limit` has passed, makes one last attempt.
@@ -197,8 +198,11 @@ impl<G: AnyGuard> Lock<G> {
     /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
     /// waiter from the wait queue of this coordinator, and from the lock's queues on the masters. A
     /// new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
-    pub async fn acquire_within(&self, limit: Duration) -> Result<G, AcquireError> {
-        self.give(self.draft.acquire(Some(limit)).await?)
+    pub fn acquire_within(
+        &self,
+        limit: Duration,
+    ) -> impl Future<Output = Result<G, AcquireError>> + Send + use<G> {
+        self.wait(Some(limit))
     }
 
     /// Waits until the lock is acquired. The wait goes on while too few masters are up or too many
@@ -228,67 +232,16 @@ impl<G: AnyGuard> Lock<G> {
     /// Dropping the future releases whatever the attempt has acquired. The drop also removes the
     /// waiter from the wait queue of this coordinator, and from the lock's queues on the masters. A
     /// new call starts at the end of the queues. See [`Lock`](Self#cancel-safety).
-    pub async fn acquire(&self) -> Result<G, AcquireError> {
-        self.give(self.draft.acquire(None).await?)
+    pub fn acquire(&self) -> impl Future<Output = Result<G, AcquireError>> + Send + use<G> {
+        self.wait(None)
     }
 
-    /// Acquires the lock as [`acquire`](Self::acquire) does, runs `body`, and releases the lock. If
-    /// the lock is lost while `body` waits, `body` is dropped unfinished, even if it is ready to go
-    /// on. To wait for the lock only for a time, use [`acquire_within`](Self::acquire_within) and
-    /// [`Guard::run`].
-    ///
-    /// `body` is an async closure, `async |guard| ..`. In the async block of a plain closure,
-    /// `|guard| async { .. }`, the guard cannot be used.
-    ///
-    /// # Errors
-    ///
-    /// - [`Acquire`](RunError::Acquire): the lock was not acquired, see [`acquire`](Self::acquire).
-    /// - [`Body`](RunError::Body): the body returned this error. The lock may have been lost during
-    ///   the body's last step.
-    /// - [`Lost`](RunError::Lost): the lock was lost before the body had returned a value.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future drops the unfinished body, and releases the lock.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{Coordinator, MemoryMaster};
-    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let sum = locks
-    ///     .mutex("orders/42")
-    ///     .run(async |guard| {
-    ///         guard.ensure_valid()?;
-    ///         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(40 + 2)
-    ///     })
-    ///     .await?;
-    /// assert_eq!(sum, 42);
-    /// # Ok(()) }
-    /// ```
-    pub async fn run<T, E>(
+    fn wait(
         &self,
-        body: impl AsyncFnOnce(&G) -> Result<T, E>,
-    ) -> Result<T, RunError<E>> {
-        let given = self.acquire().await?;
-        let outcome = match given.as_ref().unless_lost(body(&given)).await {
-            Ok(done) => done.map_err(RunError::Body),
-            Err(lost) => Err(RunError::Lost(lost)),
-        };
-        let guard: Guard = given.into();
-        if outcome.is_ok() {
-            guard.ensure_valid()?;
-        }
-        // The body has done its work, so its result counts, whether or not the release is
-        // confirmed. The masters that did not confirm get the release later. If they should have
-        // kept the lock for its minimum time, the log has a warning.
-        let _ = guard.release().await;
-        outcome
-    }
-
-    /// Returns `guard` as a guard of this lock's type.
-    fn give(&self, guard: Guard) -> Result<G, AcquireError> {
-        G::from_guard(guard, Key(())).ok_or_else(|| self.draft.mistake(Reason::NotFenced))
+        limit: Option<Duration>,
+    ) -> impl Future<Output = Result<G, AcquireError>> + Send + use<G> {
+        let requests = self.draft.requests();
+        async move { give(requests?.acquire(limit).await?) }
     }
 }
 
@@ -321,27 +274,22 @@ impl<G> Clone for Lock<G> {
 }
 
 impl Draft {
-    async fn try_acquire(&self) -> Result<Guard, AcquireError> {
-        let request = self.request().map_err(|reason| self.mistake(reason))?;
-        if !self.others.is_empty() {
-            return self.try_acquire_all(request).await;
+    fn requests(&self) -> Result<Requests, AcquireError> {
+        let first = self.request().map_err(|reason| {
+            let name = self.lock_id.as_ref().map(|lock_id| lock_id.name().clone());
+            AcquireError::mistake(name.unwrap_or_default(), reason)
+        })?;
+        if self.others.is_empty() {
+            return Ok(Requests::One(first));
         }
-        let level = acquire::try_acquire(&request).await?;
-        Ok(Guard::new(level, Vec::new()))
-    }
-
-    async fn acquire(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
-        let request = self.request().map_err(|reason| self.mistake(reason))?;
-        if !self.others.is_empty() {
-            return self.acquire_all(request, limit).await;
-        }
-        let level = acquire::acquire(&request, limit).await?;
-        Ok(Guard::new(level, Vec::new()))
-    }
-
-    fn mistake(&self, reason: Reason) -> AcquireError {
-        let name = self.lock_id.as_ref().map(|lock_id| lock_id.name().clone());
-        AcquireError::mistake(name.unwrap_or_default(), reason)
+        let others = self.others.iter().map(|(context, lock_id)| LockRequest {
+            context: context.clone(),
+            lock_id: lock_id.clone(),
+            ..first.clone()
+        });
+        Ok(Requests::All(
+            iter::once(first.clone()).chain(others).collect(),
+        ))
     }
 
     fn request(&self) -> Result<LockRequest, Reason> {
@@ -368,6 +316,41 @@ impl Draft {
         let new = || Arc::new(LockOwner::new(self.context.owners.new_id()));
         given.or_else(|| kind.has_owner().then(new))
     }
+}
+
+/// What a call asks for, one request for each name.
+enum Requests {
+    One(LockRequest),
+    All(Vec<LockRequest>),
+}
+
+impl Requests {
+    async fn try_acquire(&self) -> Result<Guard, AcquireError> {
+        Ok(match self {
+            Self::One(request) => Guard::new(acquire::try_acquire(request).await?, Vec::new()),
+            Self::All(requests) => guard_of_all(acquire::several::try_acquire_all(requests).await?),
+        })
+    }
+
+    async fn acquire(&self, limit: Option<Duration>) -> Result<Guard, AcquireError> {
+        Ok(match self {
+            Self::One(request) => Guard::new(acquire::acquire(request, limit).await?, Vec::new()),
+            Self::All(requests) => {
+                guard_of_all(acquire::several::acquire_all(requests, limit).await?)
+            }
+        })
+    }
+}
+
+/// Returns `guard` as a guard of the lock's type.
+fn give<G: AnyGuard>(guard: Guard) -> Result<G, AcquireError> {
+    let not_fenced = |guard: Guard| AcquireError::mistake(guard.name().into(), Reason::NotFenced);
+    G::from_guard(guard, Key(())).map_err(not_fenced)
+}
+
+fn guard_of_all(mut levels: Vec<Level>) -> Guard {
+    let others = levels.split_off(1);
+    Guard::new(levels.remove(0), others)
 }
 
 impl<G> fmt::Debug for Lock<G> {

@@ -1,16 +1,12 @@
 //! A lock of several names.
 
-use std::{iter, sync::Arc, time::Duration};
+use std::sync::Arc;
 
-use super::{Draft, Lock};
+use super::Lock;
 use crate::{
-    core::{config_error::ConfigError, error::AcquireError, kind::Kind, protocol::name::LockId},
-    driver::{
-        acquire::several,
-        claim::{Level, ask::LockRequest},
-        context::Context,
-    },
-    face::guard::{AllGuard, Guard},
+    core::{config_error::ConfigError, kind::Kind, protocol::name::LockId},
+    driver::context::Context,
+    face::guard::AllGuard,
 };
 
 impl Lock<AllGuard> {
@@ -38,36 +34,6 @@ impl Lock<AllGuard> {
         }
         lock
     }
-}
-
-impl Draft {
-    pub(super) async fn try_acquire_all(&self, first: LockRequest) -> Result<Guard, AcquireError> {
-        let acquired = several::try_acquire_all(&self.requests(first)).await;
-        acquired.map(guard_of_all)
-    }
-
-    pub(super) async fn acquire_all(
-        &self,
-        first: LockRequest,
-        limit: Option<Duration>,
-    ) -> Result<Guard, AcquireError> {
-        let acquired = several::acquire_all(&self.requests(first), limit).await;
-        acquired.map(guard_of_all)
-    }
-
-    fn requests(&self, first: LockRequest) -> Vec<LockRequest> {
-        let others = self.others.iter().map(|(context, lock_id)| LockRequest {
-            context: context.clone(),
-            lock_id: lock_id.clone(),
-            ..first.clone()
-        });
-        iter::once(first.clone()).chain(others).collect()
-    }
-}
-
-fn guard_of_all(mut levels: Vec<Level>) -> Guard {
-    let others = levels.split_off(1);
-    Guard::new(levels.remove(0), others)
 }
 
 /// Returns the first lock and the others, each once, in the order of their keys. All clients take
