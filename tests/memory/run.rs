@@ -58,7 +58,7 @@ async fn the_work_is_dropped_when_the_lock_is_lost() {
                 Some(fault) => world.inject_all(&fault),
                 None => world.masters.iter().for_each(|master| master.delete(NAME)),
             }
-            pending::<()>().await
+            pending::<()>().await;
         }))
         .await;
         assert_eq!(outcome.unwrap_err().reason, reason);
