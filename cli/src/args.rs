@@ -17,9 +17,9 @@ use crate::{
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
 ///
-/// The masters come from the first of these: the options --master; the set that --set names; the
-/// file that --config names; QUORLOCK_MASTERS, which has URLs with commas between them; the default
-/// set of the usual configuration file.
+/// The masters come from the first of these: the options --master; the profile that --profile
+/// names; the file that --config names; QUORLOCK_MASTERS, which has URLs with commas between them;
+/// the default profile of the usual configuration file.
 #[derive(Debug, Parser)]
 #[command(name = "quorlock", version, max_term_width = 80, after_long_help = AFTER)]
 pub(crate) struct Args {
@@ -57,11 +57,11 @@ pub(crate) struct Common {
     pub(crate) masters: Vec<String>,
     #[arg(global = true, long = "old-master")]
     pub(crate) old_masters: Vec<String>,
-    /// Set of masters in the configuration file.
+    /// Profile in the configuration file: masters and their settings.
     ///
     /// Options override its settings.
     #[arg(global = true, long, value_name = "NAME")]
-    pub(crate) set: Option<String>,
+    pub(crate) profile: Option<String>,
     /// Configuration file [~/.config/quorlock.toml].
     ///
     /// The manual page has its keys.

@@ -1,5 +1,5 @@
 
-# The words after -- are a command of its own, and the option --set names a set of the usual file.
+# The words after -- are a command of its own, and the option --profile names a profile of the usual file.
 _quorlock_words() {
     local word
     for ((word = 1; word < COMP_CWORD; word++)); do
@@ -13,10 +13,10 @@ _quorlock_words() {
         fi
         return
     done
-    if [[ $3 == --set ]]; then
+    if [[ $3 == --profile ]]; then
         local file=${XDG_CONFIG_HOME:-${HOME-}/.config}/quorlock.toml
-        local sets='s/^[[:space:]]*\[set\.\([A-Za-z0-9_-]*\)[].].*/\1/p'
-        COMPREPLY=($(compgen -W "$(sed -n "$sets" "$file" 2> /dev/null)" -- "$2"))
+        local profiles='s/^[[:space:]]*\[profile\.\([A-Za-z0-9_-]*\)[].].*/\1/p'
+        COMPREPLY=($(compgen -W "$(sed -n "$profiles" "$file" 2> /dev/null)" -- "$2"))
         return
     fi
     _quorlock "$@"

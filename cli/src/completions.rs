@@ -35,5 +35,5 @@ fn no_file(arg: Arg) -> Arg {
     }
 }
 
-/// What the other shells do by themselves, and the sets of the configuration file.
+/// What the other shells do by themselves, and the profiles of the configuration file.
 const BASH: &str = include_str!("completions.bash");

@@ -16,22 +16,22 @@ use serde::Deserialize;
 use crate::{args::Common, exit::Exit, failure::Failure};
 
 /// Returns the identities of the masters of both lists.
-fn identities(set: &SharedSettings) -> impl Iterator<Item = (String, i64)> {
-    let masters = set.masters.iter().chain(&set.old_masters);
+fn identities(profile: &SharedSettings) -> impl Iterator<Item = (String, i64)> {
+    let masters = profile.masters.iter().chain(&profile.old_masters);
     masters.filter_map(identity)
 }
 
-/// Returns a server that is in both sets.
-fn shared_server(set: &SharedSettings, other: &SharedSettings) -> Option<String> {
+/// Returns a server that is in both profiles.
+fn shared_server(profile: &SharedSettings, other: &SharedSettings) -> Option<String> {
     let theirs: Vec<_> = identities(other).collect();
-    let shared = identities(set).find(|one| theirs.contains(one));
+    let shared = identities(profile).find(|one| theirs.contains(one));
     shared.map(|(server, _)| server)
 }
 
-/// Returns the settings that all programs must share, with their options, that `set` has and
-/// `listed`, which was not read from a file, has not.
-fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
-    let (set, usual) = (CheckSettings::from(set), CheckSettings::default());
+/// Returns the settings that all programs must share, with their options, that `profile`
+/// has and `listed`, which was not read from a file, has not.
+fn lost(profile: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
+    let (set, usual) = (CheckSettings::from(profile), CheckSettings::default());
     let has_template = set.key_template != usual.key_template && listed.key_template.is_none();
     let is_strict = set.quarantine != usual.quarantine && listed.strict.is_none();
     let has_max_ttl = set.max_ttl != usual.max_ttl && listed.max_ttl.is_none();
@@ -47,13 +47,13 @@ fn lost(set: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]>
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// The set that is used without `--set`. A single set needs no default.
+    /// The profile that is used without `--profile`. A single profile needs no default.
     default: Option<String>,
-    #[serde(default, rename = "set")]
-    sets: BTreeMap<String, SharedSettings>,
+    #[serde(default, rename = "profile")]
+    profiles: BTreeMap<String, SharedSettings>,
 }
 
-/// Reads a set of masters from the configuration file. Returns its name, and where it is.
+/// Reads a profile from the configuration file. Returns its name, and where it is.
 pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), Failure> {
     let Some((path, mut file)) = read_file(common)? else {
         let why = "there are no masters; give --master URL for each, or set QUORLOCK_MASTERS, \
@@ -61,8 +61,8 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
         return Err(Failure::new(Exit::Usage, why));
     };
     let (name, settings) =
-        choose(&mut file, common.set.as_deref()).map_err(|what| wrong(&path, what))?;
-    let place = format!("the set {name:?} in {}", path.display());
+        choose(&mut file, common.profile.as_deref()).map_err(|what| wrong(&path, what))?;
+    let place = format!("the profile {name:?} in {}", path.display());
     // As the file was written, not as the program was started.
     let folder = path.parent().unwrap_or(Path::new(""));
     Ok((name, place, settings.relative_to(folder)))
@@ -72,7 +72,7 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
 ///
 /// # Errors
 ///
-/// A set of the file has one of these masters, and a setting that all programs must share and the
+/// A profile of the file has one of these masters, and a setting that all programs must share and the
 /// list has not. With the file and without it, two programs could hold one lock.
 pub(crate) fn check_listed(
     listed: &SharedSettings,
@@ -82,16 +82,16 @@ pub(crate) fn check_listed(
     let Some((path, file)) = read_file(common)? else {
         return Ok(());
     };
-    for (name, set) in &file.sets {
-        let lost = lost(set, listed);
-        if let (Some(server), [_, ..]) = (shared_server(set, listed), &lost[..]) {
+    for (name, profile) in &file.profiles {
+        let lost = lost(profile, listed);
+        if let (Some(server), [_, ..]) = (shared_server(profile, listed), &lost[..]) {
             let [settings, options] = [0, 1].map(|at| {
                 let words: Vec<_> = lost.iter().map(|words| words[at]).collect();
                 words.join(" and ")
             });
             let sentence = format!(
-                "{source} has {server}, and so has the set {name:?} in {}, with its own \
-                 {settings}, so two programs could hold one lock; use --set {name}, or give \
+                "{source} has {server}, and so has the profile {name:?} in {}, with its own \
+                 {settings}, so two programs could hold one lock; use --profile {name}, or give \
                  {options}",
                 path.display(),
             );
@@ -119,7 +119,7 @@ fn read_file(common: &Common) -> Result<Option<(PathBuf, File)>, Failure> {
     };
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
-        Err(_) if common.config.is_none() && common.set.is_none() && !path.exists() => {
+        Err(_) if common.config.is_none() && common.profile.is_none() && !path.exists() => {
             return Ok(None);
         }
         Err(error) => return Err(wrong(&path, format!("cannot be read: {error}"))),
@@ -139,51 +139,58 @@ fn parse(text: &str) -> Result<File, String> {
         let what = without_values(error.message());
         format!("is wrong in line {line}{at}: {what}")
     })?;
-    if file.sets.is_empty() {
-        return Err("has no set; write [set.NAME] and masters = [..]".to_owned());
+    if file.profiles.is_empty() {
+        return Err("has no profile; write [profile.NAME] and masters = [..]".to_owned());
     }
     // A URL in the place of a name may contain a password.
-    let mut names = file.sets.keys().chain(&file.default);
+    let mut names = file.profiles.keys().chain(&file.default);
     if !names.all(|name| is_name(name)) {
-        return Err("has a set whose name has other characters than a-z A-Z 0-9 - _ .".to_owned());
+        return Err(
+            "has a profile whose name has other characters than a-z A-Z 0-9 - _ .".to_owned(),
+        );
     }
-    conflict(&file.sets).map_or(Ok(file), Err)
+    conflict(&file.profiles).map_or(Ok(file), Err)
 }
 
-/// Returns what is wrong if two sets have the same locks. Two programs could hold one, each with
-/// the settings of another set. Sets with different key templates have different locks.
-fn conflict(sets: &BTreeMap<String, SharedSettings>) -> Option<String> {
-    let later = |name: &String| sets.range::<String, _>((Bound::Excluded(name), Bound::Unbounded));
-    let mut pairs = sets
+/// Returns what is wrong if two profiles have the same locks. Two programs could hold one, each
+/// with the settings of another profile. Profiles with different key templates have different locks.
+fn conflict(profiles: &BTreeMap<String, SharedSettings>) -> Option<String> {
+    let later =
+        |name: &String| profiles.range::<String, _>((Bound::Excluded(name), Bound::Unbounded));
+    let mut pairs = profiles
         .iter()
         .flat_map(|one| later(one.0).map(move |other| (one, other)));
-    pairs.find_map(|((name, set), (other, theirs))| {
-        let [one, two] = [set, theirs].map(CheckSettings::from);
+    pairs.find_map(|((name, ours), (other, theirs))| {
+        let [one, two] = [ours, theirs].map(CheckSettings::from);
         let setting = match one.key_template == two.key_template {
             true if one.max_ttl != two.max_ttl => "max_ttl",
             true if one.quarantine != two.quarantine => "strict",
             _ => return None,
         };
-        let server = shared_server(set, theirs)?;
+        let server = shared_server(ours, theirs)?;
         Some(format!(
-            "has {server} in the sets {name:?} and {other:?}, which differ in {setting}, \
+            "has {server} in the profiles {name:?} and {other:?}, which differ in {setting}, \
              so two programs could hold one lock; give both the same {setting}"
         ))
     })
 }
 
-/// Returns the set called `name`, or the default. Or says why there is none.
+/// Returns the profile called `name`, or the default. Or says why there is none.
 fn choose(file: &mut File, name: Option<&str>) -> Result<(String, SharedSettings), String> {
-    let names: Vec<_> = file.sets.keys().cloned().collect();
+    let names: Vec<_> = file.profiles.keys().cloned().collect();
     let known = names.join(", ");
     let name = match (name.or(file.default.as_deref()), &names[..]) {
         (Some(name), _) => name,
         (None, [only]) => only,
-        (None, _) => return Err(format!("has several sets; name one with --set: {known}")),
+        (None, _) => {
+            return Err(format!(
+                "has several profiles; name one with --profile: {known}"
+            ));
+        }
     };
-    match file.sets.remove(name) {
+    match file.profiles.remove(name) {
         Some(settings) => Ok((name.to_owned(), settings)),
-        None => Err(format!("has no set {name:?}; it has: {known}")),
+        None => Err(format!("has no profile {name:?}; it has: {known}")),
     }
 }
 
@@ -208,7 +215,7 @@ fn without_values(message: &str) -> String {
     let what = what.unwrap_or_default().trim_end();
     match expected {
         Some("a map" | "struct SharedSettings") => {
-            format!("{what}, expected a table such as [set.production]")
+            format!("{what}, expected a table such as [profile.production]")
         }
         Some("a string") => format!("{what}, expected a text in quotes"),
         Some(expected) => format!("{what}, expected {expected}"),
@@ -216,7 +223,7 @@ fn without_values(message: &str) -> String {
     }
 }
 
-/// Returns whether a text looks like the name of a set or a setting, and not like a URL.
+/// Returns whether a text looks like the name of a profile or a setting, and not like a URL.
 fn is_name(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !text.is_empty() && text.len() <= 64 && text.chars().all(is_part)

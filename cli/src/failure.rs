@@ -76,11 +76,11 @@ impl Failure {
         Self { exit, ..self }
     }
 
-    /// Blames the set of masters called `set` in the configuration file.
-    pub(crate) fn in_set(self, set: &str) -> Self {
+    /// Blames the profile called `profile` in the configuration file.
+    pub(crate) fn in_profile(self, profile: &str) -> Self {
         Self {
             exit: Exit::Configuration,
-            sentence: format!("the set {set:?}: {}", self.sentence),
+            sentence: format!("the profile {profile:?}: {}", self.sentence),
             ..self
         }
     }

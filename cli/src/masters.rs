@@ -36,7 +36,7 @@ pub(crate) struct Masters {
 /// The source of the list of masters.
 enum Source {
     Options,
-    Set {
+    Profile {
         name: String,
         /// The name with the file.
         place: String,
@@ -71,7 +71,7 @@ impl Masters {
             return Err(Failure::new(Exit::Usage, why));
         }
         let mut named = common.clone();
-        let is_named = common.set.is_some() || common.config.is_some();
+        let is_named = common.profile.is_some() || common.config.is_some();
         if !is_named {
             named.masters.extend_from_slice(from);
         }
@@ -166,7 +166,7 @@ impl Masters {
         builder.build().map_err(|error| {
             let failure = not_built(error, count);
             match self.source {
-                Source::Set { name, .. } => failure.in_set(&name),
+                Source::Profile { name, .. } => failure.in_profile(&name),
                 Source::Options | Source::Variable => failure,
             }
         })
@@ -202,7 +202,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Options => f.write_str("--master"),
-            Self::Set { place, .. } => f.write_str(place),
+            Self::Profile { place, .. } => f.write_str(place),
             Self::Variable => f.write_str(MASTERS),
         }
     }
@@ -215,11 +215,11 @@ const MASTERS: &str = "QUORLOCK_MASTERS";
 /// Says which variables count for nothing, unless it is quiet.
 fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSettings), Failure> {
     let (known, mut ignored) = variables()?;
-    if common.set.is_some() && !common.masters.is_empty() {
-        let why = "--set and --master exclude each other";
+    if common.profile.is_some() && !common.masters.is_empty() {
+        let why = "--profile and --master exclude each other";
         return Err(Failure::new(Exit::Usage, why));
     }
-    let is_named = common.set.is_some() || common.config.is_some();
+    let is_named = common.profile.is_some() || common.config.is_some();
     let is_set = known.iter().any(|name| name == MASTERS);
     let (source, mut settings) = if !common.masters.is_empty() {
         let mut settings = SharedSettings::from_env()?;
@@ -229,10 +229,10 @@ fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSetti
         (Source::Variable, SharedSettings::from_env()?)
     } else {
         let (name, place, settings) = configuration::read(common)?;
-        (Source::Set { name, place }, settings)
+        (Source::Profile { name, place }, settings)
     };
     set_options(&mut settings, common);
-    if let Source::Set { .. } = source {
+    if let Source::Profile { .. } = source {
         ignored.extend(known);
         ignored.retain(|name| name != MASTERS && name != "QUORLOCK_PASSWORD");
     } else {

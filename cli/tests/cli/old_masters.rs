@@ -224,7 +224,7 @@ fn bad_old_masters_are_refused_before_anything_is_sent() {
         configure(folder, &[&new], &format!("old_masters = {old_masters:?}"));
         let list = old_masters.join(",");
         let by_option = format!("--old-master {list} status job");
-        let in_file = format!("the set \"cron\": {expected}");
+        let in_file = format!("the profile \"cron\": {expected}");
         for (masters, list, words, expected) in [
             (&*new, &*list, "status job", by_variable),
             (&new, "", &by_option, expected),
@@ -251,8 +251,8 @@ fn old_masters_belong_to_the_set() {
     let (ours, theirs) = (new[0].url(), old[0].url());
     let joint = format!("old_masters = [{theirs:?}]\n");
     let strict = "strict = true\n";
-    let both = format!("{joint}[set.b]\nmasters = [{theirs:?}]\n{strict}");
-    let differ = "in the sets \"b\" and \"cron\", which differ in strict, ";
+    let both = format!("{joint}[profile.b]\nmasters = [{theirs:?}]\n{strict}");
+    let differ = "in the profiles \"b\" and \"cron\", which differ in strict, ";
     let has = "quorlock: QUORLOCK_MASTERS has 127.0.0.1:";
     for (in_file, more, list, says) in [
         (&ours, both, ["", ""], differ),

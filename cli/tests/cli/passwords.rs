@@ -89,59 +89,65 @@ fn a_file_that_is_no_configuration_is_explained_without_its_values() {
     let time = "in line 3, at ttl: is not a time, expected one such as 10s, 500ms or 1m\n";
     for (text, expected) in [
         (
-            "[set.a\nmasters = []",
+            "[profile.a\nmasters = []",
             "in line 1: unclosed table, expected `]`\n",
         ),
         (
-            "[set.a]\nttl = \"1s\"",
-            "the set \"a\": no masters were given\n",
+            "[profile.a]\nttl = \"1s\"",
+            "the profile \"a\": no masters were given\n",
         ),
         (
             "default = \"a\"",
-            "has no set; write [set.NAME] and masters = [..]\n",
+            "has no profile; write [profile.NAME] and masters = [..]\n",
         ),
         (
-            "[sets.a]\nmasters = []",
-            "in line 1, at sets.a: unknown field, expected `default` or `set`\n",
-        ),
-        ("set = 5", "expected a table such as [set.production]\n"),
-        (
-            "[set]\na = 1",
-            "at a: invalid type, expected a table such as [set.production]\n",
+            "[profiles.a]\nmasters = []",
+            "in line 1, at profiles.a: unknown field, expected `default` or `profile`\n",
         ),
         (
-            "[set.a]\nttl = [10]",
+            "profile = 5",
+            "expected a table such as [profile.production]\n",
+        ),
+        (
+            "[profile]\na = 1",
+            "at a: invalid type, expected a table such as [profile.production]\n",
+        ),
+        (
+            "[profile.a]\nttl = [10]",
             "in line 2, at ttl: a time must be a number of seconds or a text such as 500ms\n",
         ),
         (
-            "[set.a]\nmasters = { a = \"redis://:hunter2, expected 2@a\" }",
+            "[profile.a]\nmasters = { a = \"redis://:hunter2, expected 2@a\" }",
             list,
         ),
         (
-            "[set.a]\nmasters = [redis://:hunter2@a]",
+            "[profile.a]\nmasters = [redis://:hunter2@a]",
             "in line 2, at masters: string values must be quoted, expected literal string\n",
         ),
-        ("[set.a]\nmasters = []\nttl = \"hunter2\"", time),
-        ("[set.a]\nmasters = [\"redis://:hunter2@a\"", "\n"),
-        ("[set.a]\n\"redis://:hunter2@a\" = 1", "\n"),
+        ("[profile.a]\nmasters = []\nttl = \"hunter2\"", time),
+        ("[profile.a]\nmasters = [\"redis://:hunter2@a\"", "\n"),
+        ("[profile.a]\n\"redis://:hunter2@a\" = 1", "\n"),
         (
-            "default = \"redis://:hunter2@a\"\n[set.a]\nmasters = []\n[set.\"redis://:hunter2@a\"]\nmasters = []\n[set.b]\nmasters = []",
+            "default = \"redis://:hunter2@a\"\n[profile.a]\nmasters = []\n[profile.\"redis://:hunter2@a\"]\nmasters = []\n[profile.b]\nmasters = []",
             "\n",
         ),
         (
-            "default = \"redis://:hunter2@b\"\n[set.a]\nmasters = []",
+            "default = \"redis://:hunter2@b\"\n[profile.a]\nmasters = []",
             "\n",
         ),
-        ("[set.a]\nmasters = [\"redis://:hunter2@a:x\"]", "\n"),
+        ("[profile.a]\nmasters = [\"redis://:hunter2@a:x\"]", "\n"),
         (
-            "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]\nhunter = 2",
+            "[profile.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]\nhunter = 2",
             "\n",
         ),
         (
-            "[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\", \"redis://:hunter2@127.0.0.1:1\"]",
+            "[profile.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\", \"redis://:hunter2@127.0.0.1:1\"]",
             "\n",
         ),
-        ("[set.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]", ""),
+        (
+            "[profile.a]\nmasters = [\"redis://:hunter2@127.0.0.1:1\"]",
+            "",
+        ),
     ] {
         fs::write(&file, text).unwrap();
         let words = format!("run -v --nonblock --config {} a -- true", file.display());
@@ -159,7 +165,7 @@ fn masters_come_from_arguments_then_the_environment_then_a_file() {
     let folder = sets[0][0].directory();
     let file = folder.join("quorlock.toml");
     let text = format!(
-        "default = \"two\"\n[set.one]\nmasters = [{one:?}]\n[set.two]\nmasters = [{two:?}]\nttl = \"7s\"\n"
+        "default = \"two\"\n[profile.one]\nmasters = [{one:?}]\n[profile.two]\nmasters = [{two:?}]\nttl = \"7s\"\n"
     );
     fs::write(&file, text).unwrap();
     let config = format!("--config {}", file.display());
@@ -169,7 +175,7 @@ fn masters_come_from_arguments_then_the_environment_then_a_file() {
         (&config, &one, true, 2),
         (&config, "", false, 2),
         ("", "", true, 2),
-        ("--set one", &zero, true, 1),
+        ("--profile one", &zero, true, 1),
     ] {
         let mut command = with(&[], &format!("hold {words} a"));
         command.env("QUORLOCK_MASTERS", env);
@@ -181,7 +187,7 @@ fn masters_come_from_arguments_then_the_environment_then_a_file() {
         assert_eq!((0..3).filter(on).collect::<Vec<_>>(), [expected], "{words}");
         running.terminated().is(0);
     }
-    ended(&mut at(folder, "hold --set three a"))
+    ended(&mut at(folder, "hold --profile three a"))
         .is(78)
         .says("it has: one, two");
 }
@@ -195,9 +201,9 @@ fn options_stand_on_both_sides_of_the_command() {
     for words in [
         // One list would be lost, and the rest would be another lock.
         format!("--master {one} --master {two} status a --master={three}"),
-        format!("--master {one} status a --set s"),
-        format!("--set s status a --master {one}"),
-        "--set s status a --set t".to_owned(),
+        format!("--master {one} status a --profile s"),
+        format!("--profile s status a --master {one}"),
+        "--profile s status a --profile t".to_owned(),
         "--config s status a --config t".to_owned(),
         "--password-file s status a --password-file t".to_owned(),
     ] {

@@ -28,15 +28,15 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
         ] {
             ended(at(folder, words).env("QUORLOCK_MASTERS", list))
                 .gives(78, "")
-                .last_says(&format!("; use --set cron, or give {option}\n"))
+                .last_says(&format!("; use --profile cron, or give {option}\n"))
                 .first_says(&format!("quorlock: {source} has 127.0.0.1:"));
         }
     }
 }
 
-/// Two programs with different sets could hold one lock after a restart of the masters.
+/// Two programs with different profiles could hold one lock after a restart of the masters.
 #[test]
-fn sets_with_the_same_locks_have_the_same_settings() {
+fn profiles_with_the_same_locks_have_the_same_settings() {
     let masters = masters(3);
     let folder = masters[0].directory();
     let local = masters[0].url().replace("127.0.0.1", "localhost");
@@ -48,15 +48,15 @@ fn sets_with_the_same_locks_have_the_same_settings() {
         // A purpose of its own, whose locks are others.
         ("key_template = \"long:{name}\"\nmax_ttl = \"2m\"", ""),
     ] {
-        let other = format!("[set.other]\nmasters = [{local:?}]\n{settings}");
+        let other = format!("[profile.other]\nmasters = [{local:?}]\n{settings}");
         configure(folder, &list(&masters), &other);
-        let ended = ended(&mut at(folder, "--set cron status job"));
+        let ended = ended(&mut at(folder, "--profile cron status job"));
         if expected.is_empty() {
             ended.is(0);
             continue;
         }
         ended.is(78).last_says(&format!(
-            " in the sets \"cron\" and \"other\", which differ in {expected}, so two programs could \
+            " in the profiles \"cron\" and \"other\", which differ in {expected}, so two programs could \
              hold one lock; give both the same {expected}\n"
         ));
     }
@@ -64,7 +64,7 @@ fn sets_with_the_same_locks_have_the_same_settings() {
 
 /// Other programs would not know the longer quarantine that such a lock needs.
 #[test]
-fn a_long_ttl_needs_a_max_ttl_in_the_set_as_on_the_command_line() {
+fn a_long_ttl_needs_a_max_ttl_in_the_profile_as_on_the_command_line() {
     let masters = masters(3);
     let folder = masters[0].directory();
     let says = "out of range: it must be at most 60s, so set a shorter ttl";
@@ -99,7 +99,7 @@ fn settings_that_are_given_or_the_same_are_no_error() {
     configure(folder, &list(&masters), &settings);
     let _holder = Running::held(&mut at(folder, "hold job"));
     for command in ["status job", "run -n job -- true"] {
-        ends(&format!("--set cron {command}"), &[], 75);
+        ends(&format!("--profile cron {command}"), &[], 75);
         let options = "--key-template locks:{name} --max-ttl 2m";
         ends(&format!("{options} {command}"), &[], 75);
         let template = ("QUORLOCK_KEY_TEMPLATE", "locks:{name}");
@@ -127,12 +127,12 @@ fn variables_that_count_for_nothing_are_told_of() {
     let list = urls(&masters);
     let told = format!(
         "quorlock: these variables count for nothing: QUORLOCK_CONFIG, QUORLOCK_STRICT, \
-         QUORLOCK_USER; `quorlock man | man -l -` shows those that count beside the set \"cron\" in \
+         QUORLOCK_USER; `quorlock man | man -l -` shows those that count beside the profile \"cron\" in \
          {}\n",
         file.display()
     );
     for (words, list, expected) in [
-        ("--set cron run a -- true", &*list, &*told),
+        ("--profile cron run a -- true", &*list, &*told),
         ("status a", "", &told),
         ("run -q a -- true", "", ""),
     ] {
@@ -168,9 +168,9 @@ fn a_misspelt_variable_is_no_setting() {
         .first_says(expected)
         .in_lines(1);
     with("QUORLOCK_OLD_MASTER", &list).is(78);
-    with("QUORLOCK_SET", &list)
+    with("QUORLOCK_PROFILE", &list)
         .is(0)
-        .first_says("quorlock: these variables count for nothing: QUORLOCK_SET; ")
+        .first_says("quorlock: these variables count for nothing: QUORLOCK_PROFILE; ")
         .last_says(" count beside QUORLOCK_MASTERS\n");
 }
 
@@ -225,10 +225,10 @@ fn the_status_and_the_doctor_say_where_the_masters_come_from() {
     let folder = masters[0].directory();
     let file = configure(folder, &list(&masters), "ttl = \"5s\"");
     let list = urls(&masters);
-    let set = format!("the set \"cron\" in {}", file.display());
+    let profile = format!("the profile \"cron\" in {}", file.display());
     let option = format!("--master {list}");
     for (words, list, source) in [
-        ("", "", &*set),
+        ("", "", &*profile),
         (&option, "", "--master"),
         ("", &list, "QUORLOCK_MASTERS"),
     ] {

@@ -71,14 +71,14 @@ pub fn script(masters: &[Server], words: &str, script: &str) -> Command {
     command
 }
 
-/// Writes a configuration file with one set called `cron`, which has these masters and `more`
+/// Writes a configuration file with one profile called `cron`, which has these masters and `more`
 /// lines. Returns its path.
 pub fn configure(folder: &Path, masters: &[impl AsRef<str>], more: &str) -> PathBuf {
     let masters: Vec<_> = masters.iter().map(AsRef::as_ref).collect();
     let path = folder.join("quorlock.toml");
     fs::write(
         &path,
-        format!("[set.cron]\nmasters = {masters:?}\n{more}\n"),
+        format!("[profile.cron]\nmasters = {masters:?}\n{more}\n"),
     )
     .unwrap();
     path

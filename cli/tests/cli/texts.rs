@@ -53,12 +53,16 @@ fn offered(folder: &Path, words: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn bash_completes_sets_and_commands() {
+fn bash_completes_profiles_and_commands() {
     let server = Server::start();
     let folder = server.directory();
-    fs::write(folder.join("quorlock.toml"), "[set.a-1]\n  [set.b]\n").unwrap();
-    assert_eq!(offered(folder, &["status", "--set", ""]), ["a-1", "b"]);
-    assert_eq!(offered(folder, &["run", "--set", "b"]), ["b"]);
+    fs::write(
+        folder.join("quorlock.toml"),
+        "[profile.a-1]\n  [profile.b]\n",
+    )
+    .unwrap();
+    assert_eq!(offered(folder, &["status", "--profile", ""]), ["a-1", "b"]);
+    assert_eq!(offered(folder, &["run", "--profile", "b"]), ["b"]);
     let command = offered(folder, &["run", "a", "--", "dirn"]);
     assert!(command.contains(&"dirname".to_owned()), "{command:?}");
     let arguments = offered(folder, &["run", "a", "--", "ls", "-"]);

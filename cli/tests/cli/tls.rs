@@ -70,7 +70,7 @@ impl Masters {
         holder.terminated().is(0);
         let doctor = ended(&mut quorlock("doctor")).is(0).in_lines(0);
         doctor
-            .shows("those of the set \"cron\" in ")
+            .shows("those of the profile \"cron\" in ")
             .shows("3 masters; ");
     }
 

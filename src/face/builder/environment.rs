@@ -222,7 +222,7 @@ mod tests {
             ("QUORLOCK_PASSWORD_PATH", Some("QUORLOCK_PASSWORD")),
             ("QUORLOCK_CA", unknown), // without it, no certificate is trusted
             ("QUORLOCK_CONFIG", unknown),
-            ("QUORLOCK_SET", unknown),
+            ("QUORLOCK_PROFILE", unknown),
             ("QUORLOCK_VERSION", unknown), // of the image, perhaps
             ("QUORLOCK_IMAGE", unknown),
             ("QUORLOCK_NODE", unknown),
