@@ -207,7 +207,7 @@ pub(crate) struct Hold {
     ///
     /// The fields are `name` and `names`; `granted`, the number of votes so far; `masters`, the
     /// number of masters; `fencing_token`, which is null without --fence; `slot`, which is null
-    /// without --permits; and `deadline_ms`, as QUORLOCK_DEADLINE_MS of `quorlock run`.
+    /// without --permits; and `valid_until_ms`, as QUORLOCK_VALID_UNTIL_MS of `quorlock run`.
     #[arg(long)]
     pub(crate) json: bool,
     /// Name of the lock, or several as for `run`.

@@ -47,11 +47,11 @@ impl Held {
         self.guard.fencing_tokens().next().map(|(_, token)| token)
     }
 
-    /// Returns the Unix time in milliseconds at which the lock ends unless it is renewed.
-    pub(crate) fn deadline_ms(&self) -> u64 {
+    /// Returns the Unix time in milliseconds until which the lock is valid unless it is renewed.
+    pub(crate) fn valid_until_ms(&self) -> u64 {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let deadline = now.unwrap_or_default() + self.guard.remaining();
-        u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX)
+        let until = now.unwrap_or_default() + self.guard.remaining();
+        u64::try_from(until.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Returns whether the time of `--max-hold` is over.

@@ -29,8 +29,8 @@ configuration, 126 CMD cannot be executed, 127 CMD was not found.
 
 Environment of CMD: QUORLOCK_LOCK is the name of the lock; several names are on a line each. \
 QUORLOCK_VOTES, such as 2/3, counts the votes when CMD starts: a majority is enough, and the others \
-may come later. QUORLOCK_DEADLINE_MS is the time at which the lock ends if it is never renewed, in milliseconds \
-since 1970. Each renewal moves the end, but the variable stays as it is. With --fence, \
+may come later. QUORLOCK_VALID_UNTIL_MS is the time until which the lock is valid if it is never \
+renewed, in milliseconds since 1970. Each renewal moves this time, but the variable stays as it is. With --fence, \
 QUORLOCK_FENCING_TOKEN is the fencing token. With --permits N, QUORLOCK_SLOT is a number from 0 to \
 N-1 that no other holder has at the same time. CMD inherits all other variables, also \
 QUORLOCK_PASSWORD.

@@ -31,7 +31,7 @@ struct Report<'a> {
     masters: usize,
     fencing_token: Option<FencingToken>,
     slot: Option<usize>,
-    deadline_ms: u64,
+    valid_until_ms: u64,
 }
 
 pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
@@ -102,7 +102,7 @@ fn announce(held: &Held, is_json: bool) -> io::Result<()> {
             masters: votes.master_count(),
             fencing_token: held.token(),
             slot: guard.slot(),
-            deadline_ms: held.deadline_ms(),
+            valid_until_ms: held.valid_until_ms(),
         })?;
         return print(line + "\n");
     }

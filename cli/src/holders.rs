@@ -24,7 +24,6 @@ pub(crate) struct HoldersLook {
 pub(crate) struct HolderLook {
     #[serde(serialize_with = "word")]
     pub(crate) kind: Option<Kind>,
-    #[serde(rename = "access", serialize_with = "access_word")]
     shares: bool,
     pub(crate) owner: Option<String>,
     #[serde(flatten)]
@@ -290,11 +289,6 @@ fn short_owner(owner: &str) -> String {
         (Some(start), Some((uuid, number))) if uuid.len() == 36 => format!("{start}:{number}"),
         _ => owner.to_owned(),
     }
-}
-
-/// Serializes the word for what a holder leaves to others.
-fn access_word<S: Serializer>(shares: &bool, to: S) -> Result<S::Ok, S::Error> {
-    to.serialize_str(if *shares { "shared" } else { "exclusive" })
 }
 
 /// Serializes the word for a kind.

@@ -41,7 +41,7 @@ struct PlanReport {
     /// The number of the marked step, from 1.
     step: Option<usize>,
     findings: Vec<FindingReport>,
-    verdict: String,
+    summary: String,
 }
 
 impl PlanReport {
@@ -71,14 +71,14 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             return Err(Failure::new(Exit::Usage, NOT_OLD));
         }
         if change.is_none() {
-            let verdict = format!("{SAME} {}.", rounded(locks.quarantine_length()));
+            let summary = format!("{SAME} {}.", rounded(locks.quarantine_length()));
             match args.json {
                 true => print_json(&PlanReport {
                     source,
-                    verdict,
+                    summary,
                     ..PlanReport::default()
                 })?,
-                false => say(style.indented(&verdict, 0))?,
+                false => say(style.indented(&summary, 0))?,
             }
             return Ok(Exit::Success);
         }
@@ -86,28 +86,28 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         let seen = Seen::of(locks, &change, &checked.programs);
         let step = seen.step();
         let findings = step.findings(&checked);
-        let verdict = seen.verdict(step, &findings, &change);
+        let summary = seen.summary(step, &findings, &change);
         let steps = steps::steps(&change, locks);
         if args.json {
             print_json(&PlanReport {
                 source,
                 lists: ListReport::all(locks),
                 findings: findings.into_iter().map(FindingReport::of).collect(),
-                verdict: verdict.text,
+                summary: summary.text,
                 ..PlanReport::of(&seen, steps, step)
             })?;
-            return Ok(verdict.exit);
+            return Ok(summary.exit);
         }
         let shown = [
             change.text(style),
             seen.text(style),
             steps::text(&steps, step, style),
             notes(&seen, locks, step, &findings, style),
-            style.indented(&verdict.text, 0),
+            style.indented(&summary.text, 0),
         ];
         let shown: Vec<_> = shown.into_iter().filter(|part| !part.is_empty()).collect();
         say(shown.join("\n"))?;
-        Ok(verdict.exit)
+        Ok(summary.exit)
     })
 }
 

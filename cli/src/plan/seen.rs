@@ -75,7 +75,7 @@ impl Seen {
         }
     }
 
-    pub(super) fn verdict(&self, step: Step, findings: &[&Finding], change: &Change) -> Verdict {
+    pub(super) fn summary(&self, step: Step, findings: &[&Finding], change: &Change) -> Summary {
         let has = |severity| findings.iter().any(|one| one.severity == severity);
         let cannot_see = !self.is_enough
             || self.has(Part::Other)
@@ -109,7 +109,7 @@ impl Seen {
             Step::StopOld if self.is_stopped(change) => (text("The change is done."), 0),
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
         };
-        Verdict {
+        Summary {
             text,
             exit: Exit::Code(code),
         }
@@ -203,7 +203,7 @@ fn who(names: &BTreeMap<Option<String>, usize>) -> String {
 }
 
 /// What to do now.
-pub(super) struct Verdict {
+pub(super) struct Summary {
     pub(super) text: String,
     pub(super) exit: Exit,
 }

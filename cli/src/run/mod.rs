@@ -133,7 +133,7 @@ fn describe(held: &Held, command: &mut Command) {
     command
         .env("QUORLOCK_LOCK", names.join("\n"))
         .env("QUORLOCK_VOTES", held.votes())
-        .env("QUORLOCK_DEADLINE_MS", held.deadline_ms().to_string());
+        .env("QUORLOCK_VALID_UNTIL_MS", held.valid_until_ms().to_string());
     match held.token() {
         Some(token) => command.env("QUORLOCK_FENCING_TOKEN", token.to_string()),
         None => command.env_remove("QUORLOCK_FENCING_TOKEN"),

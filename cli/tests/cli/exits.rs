@@ -295,7 +295,8 @@ fn too_few_files_are_71() {
 #[test]
 fn the_command_knows_the_lock() {
     let masters = masters(5);
-    let show = "echo $QUORLOCK_LOCK,$QUORLOCK_FENCING_TOKEN,$QUORLOCK_DEADLINE_MS,$QUORLOCK_VOTES";
+    let show =
+        "echo $QUORLOCK_LOCK,$QUORLOCK_FENCING_TOKEN,$QUORLOCK_VALID_UNTIL_MS,$QUORLOCK_VOTES";
     let now = || {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         now.unwrap().as_millis()

@@ -50,7 +50,7 @@ fn is_documented(section: &str, value: &Value) {
     let mut known = documented(section);
     let holder = [
         "kind",
-        "access",
+        "shares",
         "owner",
         "client",
         "label",

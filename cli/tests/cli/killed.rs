@@ -72,7 +72,7 @@ fn no_instant_of_the_start_is_too_early_to_be_killed() {
 #[test]
 fn the_command_dies_at_the_deadline_of_a_wrapper_that_is_stopped() {
     let masters = masters(3);
-    let script_text = format!("echo $QUORLOCK_DEADLINE_MS; {FAMILY}");
+    let script_text = format!("echo $QUORLOCK_VALID_UNTIL_MS; {FAMILY}");
     let mut running = Running::start(&mut script(&masters, "--ttl 4s a", &script_text));
     let deadline = running.line().parse().unwrap();
     let family = family(&mut running);

@@ -117,7 +117,7 @@ fn a_command_that_ignores_term_is_killed_with_its_children() {
 fn a_lock_that_cannot_be_renewed_ends_the_command_in_time() {
     let masters = masters(5);
     let words = "--ttl 6s --kill-after 1s a";
-    let script_text = format!("echo $QUORLOCK_DEADLINE_MS; {STUBBORN}");
+    let script_text = format!("echo $QUORLOCK_VALID_UNTIL_MS; {STUBBORN}");
     let mut running = Running::start(&mut script(&masters, words, &script_text));
     let deadline = running.line().parse().unwrap();
     assert_eq!(running.line(), "ready");

@@ -237,7 +237,7 @@ fn the_plan_is_shown_as_json() {
     assert_eq!(shown["programs"][0]["uses"], "old");
     assert_eq!(shown["programs"][1], both);
     assert_eq!(shown["unseen"].as_object().unwrap().len(), 1, "{shown}");
-    assert!(shown["verdict"].as_str().unwrap().starts_with("Not yet: "));
+    assert!(shown["summary"].as_str().unwrap().starts_with("Not yet: "));
 }
 
 #[test]

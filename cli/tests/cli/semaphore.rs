@@ -74,8 +74,8 @@ fn status_shows_all_holders_and_break_removes_them() {
     let lock = &shown["locks"][0];
     assert_eq!(lock["verdict"], "held", "{shown}");
     for holder in [&lock["holder"], &lock["others"][0]] {
-        let seen = (&holder["kind"], &holder["access"]);
-        assert_eq!(seen, (&"semaphore".into(), &"shared".into()), "{shown}");
+        let seen = (&holder["kind"], &holder["shares"]);
+        assert_eq!(seen, (&"semaphore".into(), &true.into()), "{shown}");
     }
     let ended = run(&masters, "status job")
         .begins("job  held as a semaphore by 2 holders\n")

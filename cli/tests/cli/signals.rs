@@ -113,7 +113,7 @@ fn a_holder_says_what_it_holds() {
     let line: serde_json::Value = serde_json::from_str(&hold(&["--json", "a"])).unwrap();
     assert_eq!((&line["name"], &line["masters"]), (&"a".into(), &3.into()));
     assert!(line["granted"].as_u64() >= Some(2) && line["fencing_token"].is_null());
-    assert!(line["deadline_ms"].as_u64() > Some(1_700_000_000_000));
+    assert!(line["valid_until_ms"].as_u64() > Some(1_700_000_000_000));
 }
 
 #[test]

@@ -153,7 +153,7 @@ pub(super) const PASSWORD: &str = "QUORLOCK_PASSWORD";
 /// The kind of the settings that name a file.
 const FILE: &str = "FILE";
 /// The variables that `quorlock run` sets.
-const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_DEADLINE_MS QUORLOCK_FENCING_TOKEN \
+const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_VALID_UNTIL_MS QUORLOCK_FENCING_TOKEN \
     QUORLOCK_SLOT";
 /// A variable with one of these parts in its name is ignored, because it describes a Kubernetes
 /// service or is for tests.
@@ -232,7 +232,7 @@ mod tests {
             ("QUORLOCK_LOCK_TTL", unknown),
             ("QUORLOCK_LOCK", ours),
             ("QUORLOCK_VOTES", ours),
-            ("QUORLOCK_DEADLINE_MS", ours),
+            ("QUORLOCK_VALID_UNTIL_MS", ours),
             ("QUORLOCK_FENCING_TOKEN", ours),
             ("QUORLOCK_SLOT", ours),
             ("QUORLOCK_TEST_SERVERS", ours),
