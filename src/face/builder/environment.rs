@@ -130,8 +130,8 @@ pub const SETTINGS: [[&str; 4]; 14] = [
     ["QUORLOCK_TTL", "ttl", "TIME",
         "Time until a lock ends if its holder dies [10s]."],
     ["QUORLOCK_MAX_TTL", "max_ttl", "TIME",
-        "Longest TTL of all programs [1m]. A longer TTL needs it. It must be the same in all \
-         programs. A master that may have forgotten locks has no vote for this time."],
+        "Longest TTL of all programs [1m]. To use a TTL above 1m, raise this first. It must be the \
+         same in all programs. A master that may have forgotten locks has no vote for this time."],
     ["QUORLOCK_CONNECT_TIMEOUT", "connect_timeout", "TIME",
         "Time to connect to a master: name resolution, TLS and login [1s]. From 1ms to 60s."],
     ["QUORLOCK_RESPONSE_TIMEOUT", "response_timeout", "TIME",
@@ -141,9 +141,10 @@ pub const SETTINGS: [[&str; 4]; 14] = [
         "Key of a lock on the masters [{name}]. For example locks:{name}. It must be the same in \
          all programs."],
     ["QUORLOCK_STRICT", "strict", "BOOL",
-        "Give no vote to masters that no program has used before. That lasts for max_ttl. Use it \
-         in all programs if some of them come and go, such as cron jobs: they see each master for \
-         the first time, and would not notice that it has restarted without its locks."],
+        "Give no vote to masters that no program has used before. A master that is new, or lost its \
+         keys, has no vote for max_ttl. Use it in all programs if some of them come and go, such as \
+         cron jobs: they see each master for the first time, and would not notice that it has \
+         restarted without its locks."],
 ];
 
 /// The variable with the masters.
