@@ -17,8 +17,13 @@ const STAY: &str = "m";
 
 /// Returns the host and the process ID, such as `web-3/812`. `None` if the host has no name.
 pub(crate) fn client_name() -> Option<String> {
+    client_name_of(std::process::id())
+}
+
+/// Returns the client name of a process on this host.
+pub(crate) fn client_name_of(process: u32) -> Option<String> {
     let host = gethostname().ok()?;
-    name(&host.to_string_lossy(), std::process::id())
+    name(&host.to_string_lossy(), process)
 }
 
 /// Returns the name of a program that holds locks: its start, its TTL and its label follow, such as

@@ -14,6 +14,7 @@ use crate::{
     values::time,
 };
 
+mod ancestors;
 mod args;
 mod ask;
 mod break_lock;

@@ -6,10 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
+use quorlock::Holder;
 use tokio::time::sleep;
 
 use crate::{
+    ancestors::ancestors,
     args::{Asking, Common},
+    client_name::Program,
+    exit::Exit,
     failure::{Failure, held_by},
     holders::clients,
     outage::Outage,
@@ -28,7 +32,9 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
     let (mut known, mut since) = (None, Instant::now());
     let mut knows_holder = asking.quiet || asking.nonblock;
     sleep(PATIENCE).await;
-    warn_of_itself(wanted);
+    if let Err(failure) = find_itself(wanted, asking).await {
+        return failure;
+    }
     knows_holder |= wanted.has_news.get();
     loop {
         match wanted.outage() {
@@ -52,15 +58,40 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
     }
 }
 
-/// Warns of a command that waits for the lock under which it runs.
-fn warn_of_itself(wanted: &Wanted<'_>) {
-    let held = env::var("QUORLOCK_LOCK").unwrap_or_default();
-    let mut names = wanted.names.iter();
-    if let Some(name) = names.find(|name| held.lines().any(|held| held == **name)) {
-        complain(format_args!(
-            "the command of `quorlock run {name}` waits for the same lock, so it may wait for itself"
-        ));
+/// Finds out whether a `quorlock run` that has the lock waits for this process. Then only a limit
+/// would end the wait.
+async fn find_itself(wanted: &Wanted<'_>, asking: &Asking) -> Result<(), Failure> {
+    // Other processes do not run inside a `quorlock run`.
+    if env::var_os("QUORLOCK_LOCK").is_none() {
+        return Ok(());
     }
+    // The holder decides: other masters may have another lock of the same name.
+    let Ok(Some(seen)) = wanted.inspect_rival().await else {
+        return Ok(());
+    };
+    let ancestors = ancestors();
+    let is_ancestor = |holder: &Holder| {
+        let program = holder.client.as_deref().map(Program::parse);
+        let client = program.and_then(|program| program.client);
+        client.is_some_and(|client| ancestors.contains(&client))
+    };
+    let is_itself = match asking.permits {
+        Some(permits) => seen.holders.len() >= permits && seen.holders.iter().all(is_ancestor),
+        None => seen.holders.iter().any(is_ancestor),
+    };
+    let sentence = format!(
+        "this command runs inside a `quorlock run` of the same lock, {:?}, and would wait for itself",
+        seen.name
+    );
+    match asking.wait.is_some() || asking.nonblock {
+        _ if !is_itself => {}
+        true => complain(sentence),
+        false => {
+            let advice = "leave out one of the two, or give --wait for a wait that ends";
+            return Err(Failure::new(Exit::Usage, format!("{sentence}; {advice}")));
+        }
+    }
+    Ok(())
 }
 
 /// Says who holds the lock. Returns `false` if too few masters answer.

@@ -15,6 +15,7 @@ mod json;
 mod killed;
 mod lost;
 mod mistakes;
+mod nested;
 mod old_masters;
 mod output;
 mod passwords;

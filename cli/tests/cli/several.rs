@@ -57,15 +57,6 @@ fn a_waiter_says_for_which_name_it_waits() {
 }
 
 #[test]
-fn a_command_that_waits_for_one_of_its_own_names_is_warned() {
-    let masters = masters(1);
-    let inner = format!("{PROGRAM} run --wait 2s b -- true");
-    ended(&mut script(&masters, "a b", &inner))
-        .is(75)
-        .says("the command of `quorlock run b` waits for the same lock");
-}
-
-#[test]
 fn a_loss_names_the_name() {
     let masters = masters(3);
     let work = "echo ready; exec sleep 1000";
