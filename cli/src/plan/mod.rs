@@ -148,8 +148,8 @@ fn notes(
 }
 
 const UNKNOWN: &str = "\
-Connections that do not say which masters they use are those of redis-cli, of other libraries, of \
-older programs, and of users without the right +client|setname.";
+Connections that do not say which masters they use are those of redis-cli, of other libraries, and \
+of users without the right +client|setname.";
 const OTHER: &str = "\
 Programs with other lists may hold the same locks as all others, unless they are for other locks.";
 const UNSEEN: &str = "\
