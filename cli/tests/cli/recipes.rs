@@ -67,29 +67,63 @@ fn the_unit_starts_the_service() {
         .collect();
     let folder = masters[0].directory();
     fs::write(folder.join("password"), "secret\n").unwrap();
-    let unit = block("ini");
-    let line = unit
-        .lines()
-        .find_map(|line| line.strip_prefix("ExecStart="))
-        .unwrap();
-    let line = line.replace("%d", folder.to_str().unwrap());
+    let unit = units("[Unit]");
+    let line = start_of(unit).replace("%d", folder.to_str().unwrap());
     ended(&mut cron(&line, &masters, "/usr/local/bin/import")).gives(0, "import ran\n");
 
-    // systemd finds mistakes in the unit, but not files that are missing here.
-    let file = folder.join("import.service");
-    let present = line.split(' ').next().unwrap();
-    fs::write(&file, unit.replace(present, "/bin/true")).unwrap();
-    let Ok(verified) = Command::new("systemd-analyze")
-        .arg("verify")
-        .arg(&file)
-        .output()
-    else {
+    verify(folder, "import.service", unit);
+}
+
+/// Returns the block of units that has this part.
+fn units(part: &str) -> &'static str {
+    let mut blocks = PAGE.split("```ini\n").skip(1);
+    let block = blocks.find_map(|after| {
+        after
+            .split("\n```")
+            .next()
+            .filter(|text| text.contains(part))
+    });
+    block.unwrap()
+}
+
+/// Returns the command of a unit.
+fn start_of(unit: &str) -> &str {
+    let mut lines = unit.lines();
+    lines
+        .find_map(|line| line.strip_prefix("ExecStart="))
+        .unwrap()
+}
+
+/// Lets systemd look for mistakes in a unit. It is not asked for files that are missing here.
+fn verify(folder: &Path, name: &str, unit: &str) {
+    let file = folder.join(name);
+    fs::write(&file, unit.replace("/usr/local/bin/quorlock", "/bin/true")).unwrap();
+    let mut systemd = Command::new("systemd-analyze");
+    let Ok(verified) = systemd.arg("verify").arg(&file).output() else {
         println!("skipped: systemd-analyze is not installed");
         return;
     };
     let said = String::from_utf8_lossy(&verified.stderr);
-    let found = said.lines().filter(|line| line.contains("import.service"));
+    let found = said.lines().filter(|line| line.contains(name));
     assert_eq!(found.collect::<Vec<_>>(), [""; 0]);
+}
+
+#[test]
+fn the_timer_starts_the_job_of_the_crontab() {
+    let server = Server::start();
+    let folder = server.directory();
+    let (service, timer) = units("# report.timer")
+        .split_once("# report.timer")
+        .unwrap();
+    let (_, job) = block("crontab").split_once(" root ").unwrap();
+    assert_eq!(start_of(service), job);
+    assert!(service.contains("\nSuccessExitStatus=75\n"), "{service}");
+    assert!(
+        timer.contains("\nOnCalendar=03:15\n"),
+        "as in the crontab: {timer}"
+    );
+    verify(folder, "report.service", service); // first: the timer needs it
+    verify(folder, "report.timer", timer);
 }
 
 /// The newest holder's file stays the one that is read, although a late holder writes another.
