@@ -9,7 +9,7 @@ use nix::sys::signal;
 pub(crate) enum Exit {
     /// 0: it worked.
     Success,
-    /// 64: the arguments are wrong.
+    /// 64: the arguments cannot be understood.
     Usage,
     /// 69: no majority of masters can be reached.
     NoQuorum,

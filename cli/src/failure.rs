@@ -79,7 +79,6 @@ impl Failure {
     /// Blames the profile called `profile` in the configuration file.
     pub(crate) fn in_profile(self, profile: &str) -> Self {
         Self {
-            exit: Exit::Configuration,
             sentence: format!("the profile {profile:?}: {}", self.sentence),
             ..self
         }
@@ -137,7 +136,13 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
             );
             return (Exit::Configuration, sentence);
         }
-        Reason::Config(error) => return (Exit::Usage, in_words_of_the_file(&error.to_string())),
+        Reason::Config(error) => {
+            let exit = match error {
+                ConfigError::OutOfRange { setting: "TTL", .. } => Exit::Configuration,
+                _ => Exit::Usage, // a name
+            };
+            return (exit, in_words_of_the_file(&error.to_string()));
+        }
         _ => return (Exit::NoQuorum, in_words_of_the_file(&error.to_string())),
     };
     let sentence = format!("{name:?} is {by}{waited}; try again later, {wait}");
@@ -153,18 +158,17 @@ pub(crate) fn held_by(holder: &str, remaining: Option<Duration>) -> String {
 
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
-        let exit = match error {
-            ConfigError::BadSetting { .. } => Exit::Configuration,
-            _ => Exit::Usage,
-        };
-        Self::new(exit, in_words_of_the_file(&error.to_string()))
+        Self::new(
+            Exit::Configuration,
+            in_words_of_the_file(&error.to_string()),
+        )
     }
 }
 
 impl From<AskError> for Failure {
     fn from(error: AskError) -> Self {
         match &error {
-            AskError::Config(error) => Self::from(error.clone()),
+            AskError::Config(error) => Self::from(error.clone()).with_exit(Exit::Usage),
             error => Self::new(Exit::NoQuorum, error.to_string()),
         }
     }

@@ -19,7 +19,7 @@ pub(crate) fn of_table(option: Arg) -> Arg {
 pub(crate) const AFTER: &str = "\
 Exit status: 0 success, 64 wrong arguments, 69 no majority of masters, 71 the system refused \
 something, 74 output could not be written, 75 another holder has the lock, 76 the lock was lost, \
-78 wrong configuration. `quorlock man | man -l -` shows all statuses, variables and files.";
+78 a setting that cannot be used. `quorlock man | man -l -` shows all statuses, variables and files.";
 
 pub(crate) const RUN: &str = "\
 Exit status: the status of CMD, or 128+n if signal n ended CMD. If signal n ends the wait for the \

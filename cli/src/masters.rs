@@ -278,7 +278,7 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
         _ => return error.into(),
     };
     if *first <= masters {
-        return Failure::from(error).with_exit(Exit::Configuration);
+        return error.into();
     }
     for number in [Some(first), second].into_iter().flatten() {
         *number -= masters;

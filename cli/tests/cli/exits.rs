@@ -188,13 +188,25 @@ fn no_majority_is_69() {
 }
 
 #[test]
-fn wrong_arguments_are_64() {
+fn wrong_arguments_are_64_and_settings_that_cannot_be_used_78() {
     let masters = masters(3);
     run(&masters, "").gives(64, "");
     for row in include_str!("wrong_arguments.txt").lines() {
         let (words, says) = row.split_once(" |").unwrap();
         let says = says.trim();
         run(&masters, words).gives(64, "").says(says);
+    }
+    for (ttl, says) in [
+        (
+            "2h",
+            "or a longer --max-ttl or max_ttl (QUORLOCK_MAX_TTL) in all programs",
+        ),
+        ("1ms", "a TTL of 1ms is out of range"),
+        ("0s", "a TTL of 0s is out of range"),
+    ] {
+        run(&masters, &format!("run --ttl {ttl} a -- true"))
+            .gives(78, "")
+            .says(says);
     }
     run(&masters, "run --permits 1000 a -- true").is(0);
     ended(quorlock(&masters).args(["run", "", "--", "true"])).is(64);
