@@ -2,25 +2,25 @@
 
 pub use crate::master::{read_reply, reply_lengths};
 use crate::{
-    core::kind::Kind,
+    core::kind::LockKind,
     face::{fence::FencingToken, guard::Guard, lock::Lock},
 };
 
 /// All kinds of locks.
-pub const KINDS: [Kind; Kind::ALL.len()] = Kind::ALL;
+pub const KINDS: [LockKind; LockKind::ALL.len()] = LockKind::ALL;
 
 /// Returns whether an owner that holds a lock of this kind can acquire it again.
-pub fn is_reentrant(kind: Kind) -> bool {
+pub fn is_reentrant(kind: LockKind) -> bool {
     kind.is_reentrant()
 }
 
 /// Returns whether locks of this kind have queues on the masters.
-pub fn has_queue(kind: Kind) -> bool {
+pub fn has_queue(kind: LockKind) -> bool {
     kind.has_queue()
 }
 
 /// Returns whether readers can share locks of this kind.
-pub fn has_readers(kind: Kind) -> bool {
+pub fn has_readers(kind: LockKind) -> bool {
     kind.spec().has_readers
 }
 

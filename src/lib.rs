@@ -31,7 +31,7 @@
 //! | [`fair`](Coordinator::fair) | waiters that must keep their order | as they came | 1 | optional |
 //! | [`read_write`](Coordinator::read_write) | many readers, or one writer | as they came | 1 | optional |
 //! | [`semaphore`](Coordinator::semaphore) | a limited number of guards | about as they came | 1 or 2 | none |
-//! | [`mutex_all`](Coordinator::mutex_all) | several names, all or none | by chance | 1 | none |
+//! | [`multi_mutex`](Coordinator::multi_mutex) | several names, all or none | by chance | 1 | none |
 //!
 //! The round trips are those of a free lock. An optional owner makes the lock
 //! [reentrant](Lock::owner). [Which lock](crate::docs::recipes#which-lock) says more. Use each name
@@ -126,7 +126,7 @@ pub use crate::{
     core::{
         config_error::ConfigError,
         error::{AcquireError, AskError, ExtendError, LostError, TooFewMasters},
-        kind::Kind,
+        kind::LockKind,
         reason::Reason,
         restart::Quarantine,
         time::lease::Renewal,
@@ -140,7 +140,7 @@ pub use crate::{
         coordinator::Coordinator,
         fence::FencingToken,
         groups::{Groups, group::Group},
-        guard::{AllGuard, FencedGuard, Guard, PermitGuard, ReadGuard, WriteGuard},
+        guard::{FencedGuard, Guard, MultiGuard, PermitGuard, ReadGuard, WriteGuard},
         lock::{Lock, Owner, shared::ReadWriteLock},
     },
     master::MasterSpec,

@@ -15,10 +15,10 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, AllGuard, AskError, Builder, ConfigError, Coordinator, ExtendError, FencedGuard,
-    FencingToken, Group, Groups, Guard, Holder, Inspection, Kind, Lock, LockState, LostError,
-    LostReason, MasterSpec, Owner, PermitGuard, Quarantine, ReadGuard, ReadWriteLock, Reason,
-    Renewal, SharedSettings, TooFewMasters, WriteGuard,
+    AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, FencedGuard,
+    FencingToken, Group, Groups, Guard, Holder, Inspection, Lock, LockKind, LockState, LostError,
+    LostReason, MasterSpec, MultiGuard, Owner, PermitGuard, Quarantine, ReadGuard, ReadWriteLock,
+    Reason, Renewal, SharedSettings, TooFewMasters, WriteGuard,
     health::{MasterHealth, MasterState},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
@@ -42,7 +42,7 @@ fn public_types_have_their_auto_traits() {
     }
     check! {
         AcquireError: Error Clone;
-        AllGuard:;
+        MultiGuard:;
         Builder:;
         ConfigError: Error Clone Eq;
         ConnectError: Error;
@@ -62,7 +62,7 @@ fn public_types_have_their_auto_traits() {
         Holder: Clone Eq;
         AskError: Error Clone;
         Inspection: Clone;
-        Kind: Clone Copy Eq;
+        LockKind: Clone Copy Eq;
         ListsId: Clone Copy Eq Hash;
         Lock: Clone;
         ReadGuard:;

@@ -66,10 +66,10 @@ impl Held {
         )
     }
 
-    /// Releases the lock, or leaves it for the rest of its minimum time. After a short time, it
+    /// Releases the lock, or leaves it for the rest of its minimum hold. After a short time, it
     /// gives up waiting for the masters, and the lock ends with its TTL. It says so, unless the
     /// lock was lost before: then that is the result. Otherwise the result is `done`. It always
-    /// says that the minimum time cannot be kept.
+    /// says that the minimum hold cannot be kept.
     pub(crate) async fn give_back(
         self,
         asking: &Asking,
@@ -316,7 +316,7 @@ fn outage_in(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Outage> {
 fn too_few(error: &AcquireError) -> Option<&Votes> {
     let is_so = matches!(
         error.reason(),
-        Reason::Denied { .. } | Reason::NoQuorum | Reason::Quarantined { .. }
+        Reason::Denied { .. } | Reason::TooFewMasters | Reason::Quarantined { .. }
     );
     error.votes().filter(|_| is_so)
 }
@@ -345,8 +345,8 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                     Some(_) | None => asked < 3,
                 },
                 Reason::Split => true,
-                Reason::NoQuorum if is_refused(wanted, &error) => false,
-                Reason::NoQuorum => wanted.locks.ready_within(left).await.is_ok(),
+                Reason::TooFewMasters if is_refused(wanted, &error) => false,
+                Reason::TooFewMasters => wanted.locks.ready_within(left).await.is_ok(),
                 _ => false,
             };
         if !goes_on {

@@ -111,7 +111,7 @@ fn unknown(seen: &Look) -> Failure {
     let action = format!("cannot break {:?}", seen.name);
     seen.refused(&action).unwrap_or_else(|| {
         let sentence = format!("{action}: it is {}; {ADVICE}", seen.sentence());
-        Failure::new(Exit::NoQuorum, sentence)
+        Failure::new(Exit::Unavailable, sentence)
     })
 }
 
@@ -165,7 +165,7 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
         let few = free.lacking().map(|lacking| format!("only {lacking}"));
         let few = few.unwrap_or_else(|| "too few masters".to_owned());
         let why = format!("{few} confirmed; the holder may keep it; try again, or {ADVICE}");
-        (Exit::NoQuorum, why)
+        (Exit::Unavailable, why)
     } else if count(Outcome::NewerHolder) > 0 {
         (
             Exit::Busy,

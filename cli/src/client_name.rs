@@ -12,7 +12,7 @@ const MOST: usize = 64;
 /// The length of the longest host in a name. It leaves room for what follows.
 const MOST_HOST: usize = 28;
 const MARK: char = '+';
-/// Follows the TTL of a program with a minimum time.
+/// Follows the TTL of a program with a minimum hold.
 const STAY: &str = "m";
 
 /// Returns the host and the process ID, such as `web-3/812`. `None` if the host has no name.

@@ -12,7 +12,7 @@ pub(crate) enum Exit {
     /// 64: the arguments cannot be understood.
     Usage,
     /// 69: no majority of masters can be reached.
-    NoQuorum,
+    Unavailable,
     /// 71: the system refused something, such as another process.
     System,
     /// 74: the output could not be written.
@@ -38,7 +38,7 @@ impl Exit {
         match self {
             Self::Success => 0,
             Self::Usage => 64,
-            Self::NoQuorum => 69,
+            Self::Unavailable => 69,
             Self::System => 71,
             Self::Output => 74,
             Self::Busy => 75,

@@ -143,7 +143,7 @@ fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Ex
             };
             return (exit, in_words_of_the_file(&error.to_string()));
         }
-        _ => return (Exit::NoQuorum, in_words_of_the_file(&error.to_string())),
+        _ => return (Exit::Unavailable, in_words_of_the_file(&error.to_string())),
     };
     let sentence = format!("{name:?} is {by}{waited}; try again later, {wait}");
     (Exit::Busy, sentence)
@@ -169,7 +169,7 @@ impl From<AskError> for Failure {
     fn from(error: AskError) -> Self {
         match &error {
             AskError::Config(error) => Self::from(error.clone()).with_exit(Exit::Usage),
-            error => Self::new(Exit::NoQuorum, error.to_string()),
+            error => Self::new(Exit::Unavailable, error.to_string()),
         }
     }
 }

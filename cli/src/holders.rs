@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Holder, Kind};
+use quorlock::{Holder, LockKind};
 use serde::{Serialize, Serializer};
 
 use crate::{
@@ -23,7 +23,7 @@ pub(crate) struct HoldersLook {
 #[derive(PartialEq, Eq, Serialize)]
 pub(crate) struct HolderLook {
     #[serde(serialize_with = "word")]
-    pub(crate) kind: Option<Kind>,
+    pub(crate) kind: Option<LockKind>,
     shares: bool,
     pub(crate) owner: Option<String>,
     #[serde(flatten)]
@@ -48,7 +48,7 @@ enum RenewalSeen {
     Renewed,
     /// A renewal is overdue. The program may have ended, stand still, or renew nothing.
     NotRenewed,
-    /// The program has probably ended, and left the lock for its minimum time.
+    /// The program has probably ended, and left the lock for its minimum hold.
     MinHold,
 }
 
@@ -188,12 +188,12 @@ impl HolderLook {
     /// Returns whether it may be any text with a TTL. The mutexes of the command line have client
     /// names.
     fn may_be_foreign(&self) -> bool {
-        self.kind == Some(Kind::Mutex) && self.name.is_none() && self.owner.is_none()
+        self.kind == Some(LockKind::Mutex) && self.name.is_none() && self.owner.is_none()
     }
 
     fn sentence(&self) -> String {
         let role = match self.kind {
-            Some(Kind::ReadWrite) => format!("a {} ", self.role()),
+            Some(LockKind::ReadWrite) => format!("a {} ", self.role()),
             _ => String::new(),
         };
         let who = self
@@ -248,8 +248,8 @@ impl HolderLook {
     /// time that is left.
     fn columns(&self) -> (String, String) {
         let kind = match self.kind {
-            Some(Kind::ReadWrite) => self.role(),
-            kind => kind.map_or("not a lock", Kind::as_str),
+            Some(LockKind::ReadWrite) => self.role(),
+            kind => kind.map_or("not a lock", LockKind::as_str),
         };
         let who = match (&self.program.client, &self.owner) {
             (Some(client), _) => format!("{kind} {client}"),
@@ -292,15 +292,15 @@ fn short_owner(owner: &str) -> String {
 }
 
 /// Serializes the word for a kind.
-fn word<S: Serializer>(kind: &Option<Kind>, to: S) -> Result<S::Ok, S::Error> {
-    kind.map(Kind::as_str).serialize(to)
+fn word<S: Serializer>(kind: &Option<LockKind>, to: S) -> Result<S::Ok, S::Error> {
+    kind.map(LockKind::as_str).serialize(to)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn holder(kind: Kind, owner: Option<&str>, name: Option<&str>) -> HolderLook {
+    fn holder(kind: LockKind, owner: Option<&str>, name: Option<&str>) -> HolderLook {
         HolderLook {
             kind: Some(kind),
             shares: true,
@@ -333,7 +333,7 @@ mod tests {
         ] {
             let mut holders = HoldersLook::of(&[]);
             for left in looks {
-                let mut look = holder(Kind::Mutex, None, Some("a/1+5+9000"));
+                let mut look = holder(LockKind::Mutex, None, Some("a/1+5+9000"));
                 look.remaining = Some(Duration::from_millis(*left));
                 look.ttl = Some(Duration::from_secs(9));
                 look.renewal = look.find_renewal();
@@ -351,7 +351,7 @@ mod tests {
             assert_eq!(last.decided_in().is_none(), expected.is_some(), "{looks:?}");
         }
         // Without the TTL of the program, the first look counts from the time that is left.
-        let mut other = holder(Kind::Mutex, None, Some("a/1"));
+        let mut other = holder(LockKind::Mutex, None, Some("a/1"));
         other.remaining = Some(Duration::from_secs(9));
         other.ttl = other.remaining;
         assert_eq!(other.decided_in(), Some(Duration::from_millis(3_300)));
@@ -363,29 +363,29 @@ mod tests {
     fn a_holder_is_shown_as_its_client() {
         let ours = "01234567-89ab-cdef-0123-456789abcdef:1@web-3/812";
         for (holder, sentence, column) in [
-            (holder(Kind::Mutex, None, None), "as a mutex", "mutex"),
+            (holder(LockKind::Mutex, None, None), "as a mutex", "mutex"),
             (
-                holder(Kind::Mutex, None, Some("web-3/812")),
+                holder(LockKind::Mutex, None, Some("web-3/812")),
                 "as a mutex by web-3/812",
                 "mutex web-3/812",
             ),
             (
-                holder(Kind::Fair, Some(ours), Some("web-3/812")),
+                holder(LockKind::Fair, Some(ours), Some("web-3/812")),
                 "as a fair lock by web-3/812 (01234567:1)",
                 "fair web-3/812",
             ),
             (
-                holder(Kind::Reentrant, Some("a:1"), None),
+                holder(LockKind::Reentrant, Some("a:1"), None),
                 "as a reentrant lock by a:1",
                 "reentrant a:1",
             ),
             (
-                holder(Kind::Semaphore, Some(ours), Some("web-3/812")),
+                holder(LockKind::Semaphore, Some(ours), Some("web-3/812")),
                 "as a semaphore by web-3/812 (01234567:1)",
                 "semaphore web-3/812",
             ),
             (
-                holder(Kind::ReadWrite, Some(ours), Some("web-3/812")),
+                holder(LockKind::ReadWrite, Some(ours), Some("web-3/812")),
                 "as a read-write lock by a reader web-3/812 (01234567:1)",
                 "reader web-3/812",
             ),

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    AskError, Coordinator, Inspection, Kind, Lock, TooFewMasters,
+    AskError, Coordinator, Inspection, Lock, LockKind, TooFewMasters,
     tools::MasterView,
     votes::{Failure as VoteFailure, Vote, VoteRow, Votes},
 };
@@ -34,7 +34,7 @@ pub(crate) struct Look {
     pub(crate) masters: Vec<MasterLook>,
     /// The masters that decided the verdict: those where the lock is free. For
     /// [`Quarantined`](Verdict::Quarantined), those that can vote, and for
-    /// [`NoQuorum`](Verdict::NoQuorum), those that can vote or answered.
+    /// [`TooFewMasters`](Verdict::TooFewMasters), those that can vote or answered.
     #[serde(skip)]
     counted: Tallies,
     /// The inspection that a break needs. `None` without a quorum.
@@ -59,7 +59,7 @@ pub(crate) enum Verdict {
     /// locks.
     Quarantined,
     /// Too few masters answered, or take locks.
-    NoQuorum,
+    TooFewMasters,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ impl Verdict {
         match self {
             Self::Free => Exit::Success,
             Self::Held | Self::Split => Exit::Busy,
-            Self::Quarantined | Self::NoQuorum => Exit::NoQuorum,
+            Self::Quarantined | Self::TooFewMasters => Exit::Unavailable,
         }
     }
 }
@@ -154,9 +154,9 @@ fn with_queues_of_its_own(
 ) -> Option<Lock> {
     let mut kinds = inspection.holders.iter().filter_map(|holder| holder.kind);
     kinds.find_map(|kind| match kind {
-        Kind::ReadWrite => Some(locks.read_write(name).write().plain()),
+        LockKind::ReadWrite => Some(locks.read_write(name).write().plain()),
         // To inspect it, the number of permits does not matter.
-        Kind::Semaphore => Some(locks.semaphore(name, 1).plain()),
+        LockKind::Semaphore => Some(locks.semaphore(name, 1).plain()),
         _ => None,
     })
 }
@@ -200,7 +200,7 @@ impl Look {
     fn unknown(locks: &Coordinator, name: &str, votes: &Votes, views: Vec<MasterView>) -> Self {
         Self {
             name: name.to_owned(),
-            verdict: Verdict::NoQuorum,
+            verdict: Verdict::TooFewMasters,
             holders: HoldersLook::of(&[]),
             waiters: Vec::new(),
             quorum: votes.quorum(),
@@ -231,7 +231,7 @@ impl Look {
                 (self.verdict, self.counted) = (Verdict::Quarantined, able);
             }
             _ => {
-                (self.verdict, self.counted) = (Verdict::NoQuorum, able);
+                (self.verdict, self.counted) = (Verdict::TooFewMasters, able);
                 self.denied = denied(locks, votes);
             }
         }
@@ -278,7 +278,7 @@ impl Look {
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")
             }
-            (Verdict::Quarantined | Verdict::NoQuorum, _) => {
+            (Verdict::Quarantined | Verdict::TooFewMasters, _) => {
                 let (verdict, answered) = match self.inspection {
                     Some(_) => ("free, but nobody can lock it", "can vote"),
                     None => ("unknown", "answered"),

@@ -158,8 +158,8 @@ impl Outage {
     pub(crate) fn failure(&self, action: &str) -> Failure {
         let (exit, advice) = match self {
             Self::Refused(_) => (Exit::Configuration, ""),
-            Self::Quarantine { .. } => (Exit::NoQuorum, "; wait longer with --ready"),
-            Self::TooFew { .. } => (Exit::NoQuorum, ""),
+            Self::Quarantine { .. } => (Exit::Unavailable, "; wait longer with --ready"),
+            Self::TooFew { .. } => (Exit::Unavailable, ""),
         };
         Failure::new(exit, format!("{action}: {self}{advice}"))
     }
@@ -204,7 +204,7 @@ pub(crate) fn not_ready(
     let (AskError::Denied { votes, .. } | AskError::TooFewMasters(TooFewMasters { votes, .. })) =
         error
     else {
-        return Failure::new(Exit::NoQuorum, format!("{action}: {error}"));
+        return Failure::new(Exit::Unavailable, format!("{action}: {error}"));
     };
     let in_votes = Outage::in_votes(locks, votes, stage);
     let outage = Outage::of(locks, stage).filter(|_| !in_votes.is_refusal());

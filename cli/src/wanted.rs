@@ -107,7 +107,7 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
             Some(permits) => locks.semaphore(name, permits).plain(),
             None => locks.mutex(name),
         },
-        names => locks.mutex_all(names).plain(),
+        names => locks.multi_mutex(names).plain(),
     };
     let lock = asking.ttl.into_iter().fold(lock, Lock::ttl);
     let lock = asking.min_hold.into_iter().fold(lock, Lock::min_hold);

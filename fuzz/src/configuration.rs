@@ -30,7 +30,7 @@ struct Input {
     retry_delay: Option<(Time, Time)>,
     poll_interval: Option<(Time, Time)>,
     renewal: Option<Renewing>,
-    waiter_timeout: Option<Time>,
+    silent_waiter_timeout: Option<Time>,
     quarantine: Option<AnyQuarantine>,
     max_ttl: Option<Time>,
     key_template: Option<String>,
@@ -163,7 +163,7 @@ impl Input {
             retry_delay: retry_delay.0.duration(), retry_delay.1.duration();
             poll_interval: poll_interval.0.duration(), poll_interval.1.duration();
             renewal: renewal.renewal();
-            waiter_timeout: waiter_timeout.duration();
+            silent_waiter_timeout: silent_waiter_timeout.duration();
             quarantine: quarantine.0;
             max_ttl: max_ttl.duration();
             key_template: key_template;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use arbitrary::Arbitrary;
-use quorlock::{__internals::KINDS, Kind, MasterSpec};
+use quorlock::{__internals::KINDS, LockKind, MasterSpec};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex},
     task::yield_now,
@@ -314,7 +314,7 @@ impl Word {
         match self {
             Self::Any(text) => text.clone(),
             Self::Known(number) => {
-                let mut known = [&KINDS.map(Kind::as_str)[..], OTHERS].concat();
+                let mut known = [&KINDS.map(LockKind::as_str)[..], OTHERS].concat();
                 known.sort_unstable();
                 known[usize::from(*number) % known.len()].to_owned()
             }

@@ -92,7 +92,7 @@ fn coordinator(quarantine: Quarantine, masters: [MasterSpec; 3]) -> Coordinator 
         .connect_timeout(CONNECT_TIMEOUT)
         .ttl(TTL)
         .max_ttl(TTL)
-        .waiter_timeout(TTL)
+        .silent_waiter_timeout(TTL)
         .quarantine(quarantine);
     locks.build().expect("the settings are good")
 }

@@ -5,7 +5,7 @@ use std::{fmt::Debug, future::Future, time::Duration};
 use arbitrary::{Arbitrary, Unstructured};
 use quorlock::{
     __internals::{KINDS, plain},
-    Coordinator, Guard, Kind, Lock, Owner, Quarantine,
+    Coordinator, Guard, Lock, LockKind, Owner, Quarantine,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -48,7 +48,7 @@ pub(crate) struct Name {
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AnyKind(pub(crate) Kind);
+pub(crate) struct AnyKind(pub(crate) LockKind);
 
 impl<'a> Arbitrary<'a> for AnyKind {
     fn arbitrary(input: &mut Unstructured<'a>) -> arbitrary::Result<Self> {

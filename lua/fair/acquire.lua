@@ -10,7 +10,7 @@
 -- ARGV[3]  depth, absolute
 -- ARGV[4]  ttl in milliseconds
 -- ARGV[5]  ticket
--- ARGV[6]  waiter timeout: how long to stay queued without asking again, in milliseconds; 0: do not
+-- ARGV[6]  silent-waiter timeout: how long to stay queued without asking again, in milliseconds; 0: do not
 --          queue
 -- ARGV[7]  the largest distance between the time in a ticket that is new here and this master's
 --          time, in microseconds; 0: any distance. Left out with ARGV[6] if both are 0 and the lock
@@ -39,7 +39,7 @@ end
 
 local stored = redis.call('HMGET', KEYS[1], ARGV[1], 'quorlock:fair', 'mode')
 local is_free = not stored[1] and redis.call('EXISTS', KEYS[1]) == 0
-local waiter_timeout = tonumber(ARGV[6] or 0)
+local silent_waiter_timeout = tonumber(ARGV[6] or 0)
 local now, micros = clock()
 local head, is_swept = next_waiter(KEYS[2], now)
 
@@ -77,14 +77,14 @@ local function call_next()
 end
 
 local position = 0
-if waiter_timeout > 0 then
+if silent_waiter_timeout > 0 then
   local window = tonumber(ARGV[7])
   if window > 0 and not redis.call('ZSCORE', KEYS[2], ARGV[5])
       and math.abs(tonumber(string.sub(ARGV[5], 1, 16)) - micros) > window then
     call_next()
     return string.format('skew %.0f', micros)
   end
-  enqueue(KEYS[2], ARGV[5], now, waiter_timeout)
+  enqueue(KEYS[2], ARGV[5], now, silent_waiter_timeout)
   head = redis.call('ZRANGE', KEYS[2], 0, 0)[1]
   if is_free and head == ARGV[5] then
     return grant()

@@ -7,7 +7,7 @@
 -- ARGV[1]  owner
 -- ARGV[2]  attempt: this attempt and earlier ones are released
 -- ARGV[3]  ticket
--- ARGV[4]  waiter timeout: how long to stay queued without asking again, in milliseconds
+-- ARGV[4]  silent-waiter timeout: how long to stay queued without asking again, in milliseconds
 -- returns  1     the caller held it, and it is free again
 --          0     the caller did not hold it
 --          error WRONGTYPE: a lock of another kind is held under this name

@@ -9,7 +9,7 @@
 -- ARGV[4]  ttl in milliseconds
 -- ARGV[5]  'read' or 'write'
 -- ARGV[6]  ticket
--- ARGV[7]  waiter timeout, as for fair/acquire; -1: restore what this master lost
+-- ARGV[7]  silent-waiter timeout, as for fair/acquire; -1: restore what this master lost
 -- ARGV[8]  window of the ticket, as for fair/acquire
 -- KEYS[5], ARGV[9], ARGV[10]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
@@ -27,7 +27,7 @@
 -- the same owner is in the way of an earlier one, and a reader never becomes a writer again in the
 -- same attempt.
 local is_writer, attempt = ARGV[5] == 'write', tonumber(ARGV[2])
-local queue, ticket, waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7] or 0)
+local queue, ticket, silent_waiter_timeout = KEYS[is_writer and 2 or 4], ARGV[6], tonumber(ARGV[7] or 0)
 local now, micros = clock()
 -- Whether entries were removed, and whether a writer's entry or ticket was removed.
 local is_removed, is_writer_removed = false, false
@@ -59,7 +59,7 @@ local function grant(mine)
   if reply ~= 1 then
     return reply
   end
-  local denied = waiter_timeout ~= 0 and best_effort(leave_queues)
+  local denied = silent_waiter_timeout ~= 0 and best_effort(leave_queues)
   if not is_writer and (is_writer_removed or is_swept) then
     denied = denied or best_effort(function()
       call_next(now, ticket)
@@ -115,7 +115,7 @@ end
 if not is_writer then
   sweep_readers()
 end
-if is_free and (mine or waiter_timeout < 0) then
+if is_free and (mine or silent_waiter_timeout < 0) then
   return grant(mine)
 end
 
@@ -135,7 +135,7 @@ local function call_others()
 end
 
 local position = 0
-if waiter_timeout > 0 then
+if silent_waiter_timeout > 0 then
   local window = tonumber(ARGV[8])
   -- ZSCORE also throws on a wrong type before anything is written.
   if not redis.call('ZSCORE', queue, ticket) and window > 0
@@ -143,7 +143,7 @@ if waiter_timeout > 0 then
     call_others()
     return string.format('skew %.0f', micros)
   end
-  enqueue(queue, ticket, now, waiter_timeout)
+  enqueue(queue, ticket, now, silent_waiter_timeout)
   position = 1 + redis.call('ZLEXCOUNT', KEYS[2], '-', '(' .. ticket)
   if is_writer then
     position = position + redis.call('ZLEXCOUNT', KEYS[4], '-', '(' .. ticket)

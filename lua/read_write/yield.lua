@@ -6,7 +6,7 @@
 -- ARGV[2]  attempt: this attempt and earlier ones are released
 -- ARGV[3]  'read' or 'write': what the caller waits for
 -- ARGV[4]  ticket
--- ARGV[5]  waiter timeout: how long to stay queued without asking again, in milliseconds
+-- ARGV[5]  silent-waiter timeout: how long to stay queued without asking again, in milliseconds
 -- returns  1     the caller had an entry, and it is gone
 --          0     the caller had none
 --          error WRONGTYPE: a lock of another kind is held under this name

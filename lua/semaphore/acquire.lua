@@ -9,7 +9,7 @@
 -- ARGV[4]  permits: the number of slots, as the caller knows it
 -- ARGV[5]  the slot that another master has granted to this attempt; 0: any
 -- ARGV[6]  ticket
--- ARGV[7]  waiter timeout, as for fair/acquire; -1: restore what this master lost
+-- ARGV[7]  silent-waiter timeout, as for fair/acquire; -1: restore what this master lost
 -- ARGV[8]  window of the ticket, as for fair/acquire
 -- KEYS[4], ARGV[9], ARGV[10]  for a fenced lock: the counter, the caller's candidate and its
 --          window: see shared/ballot
@@ -24,7 +24,7 @@
 --
 -- The waiter at place p of the queue, from 0, gets the free slot after p other free ones. So
 -- masters that know the same holders and waiters grant it the same slot. A waiter that asks without
--- a waiter timeout asks this master, as the agreed one, to choose for all masters. The search
+-- a silent-waiter timeout asks this master, as the agreed one, to choose for all masters. The search
 -- begins at a slot that depends on ticket and attempt, as for a caller without timeout that finds
 -- no waiters. This slot changes with every second attempt, because the agreed master may lack a
 -- holder, and chooses only that often.
@@ -34,7 +34,7 @@
 -- Safe to run twice: the second run finds the caller's entry, or refuses its candidate. Safe to run
 -- late: a later attempt of the same owner is in the way of an earlier one.
 local attempt, most, wanted = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local ticket, waiter_timeout = ARGV[6], tonumber(ARGV[7] or 0)
+local ticket, silent_waiter_timeout = ARGV[6], tonumber(ARGV[7] or 0)
 local now, micros = clock()
 local mine, is_lock, earliest = own_permit(ARGV[1])
 if not is_lock then
@@ -93,7 +93,7 @@ local function join()
       and math.abs(tonumber(string.sub(ticket, 1, 16)) - micros) > window then
     return false
   end
-  enqueue(KEYS[2], ticket, now, waiter_timeout)
+  enqueue(KEYS[2], ticket, now, silent_waiter_timeout)
   return true
 end
 
@@ -101,7 +101,7 @@ local function grant(slot)
   -- A candidate that equals the counter may be another caller's, even if the caller has an entry.
   local refused = KEYS[4] and ballot(KEYS[4], ARGV[9], ARGV[10], false)
   if refused then
-    if not mine and waiter_timeout > 0 and type(refused) == 'string' then
+    if not mine and silent_waiter_timeout > 0 and type(refused) == 'string' then
       join()
     end
     return refused
@@ -148,7 +148,7 @@ elseif wanted > 0 then
   end
   local denied = best_effort(function()
     -- A holder waits no more. Its ticket would be in the way of others.
-    call_others(waiter_timeout == -1 and leave_queue())
+    call_others(silent_waiter_timeout == -1 and leave_queue())
   end)
   return denied or describe_permits(now, earliest, 0)
 end
@@ -157,8 +157,8 @@ local head, is_swept = next_waiter(KEYS[2], now)
 local from = (tonumber(string.sub(ticket, 1, 16)) + 7919 * math.floor(attempt / 2)) % most
 local place, slot = 0, nil
 if not head and used < most then
-  slot = free_slot(waiter_timeout > 0 and 0 or from, 0)
-elseif waiter_timeout > 0 then
+  slot = free_slot(silent_waiter_timeout > 0 and 0 or from, 0)
+elseif silent_waiter_timeout > 0 then
   if not join() then
     call_others(is_swept)
     return string.format('skew %.0f', micros)
@@ -176,7 +176,7 @@ if slot then
   return grant(slot)
 end
 call_others(is_swept)
-local position = waiter_timeout > 0 and place + 1 or 0
+local position = silent_waiter_timeout > 0 and place + 1 or 0
 if used < most then
   return string.format('queued %.0f', position)
 end

@@ -21,14 +21,14 @@ local function next_waiter(queue, now)
   end
 end
 
--- Adds a waiter to the queue, or keeps it there, with a deadline of now + waiter_timeout. The
+-- Adds a waiter to the queue, or keeps it there, with a deadline of now + silent_waiter_timeout. The
 -- caller has read the queue, so the queue is of the right type. The deadlines may be of the wrong
 -- type. They are written first, so an error leaves everything unchanged.
-local function enqueue(queue, ticket, now, waiter_timeout)
-  redis.call('ZADD', KEYS[3], string.format('%.0f', now + waiter_timeout), ticket)
+local function enqueue(queue, ticket, now, silent_waiter_timeout)
+  redis.call('ZADD', KEYS[3], string.format('%.0f', now + silent_waiter_timeout), ticket)
   redis.call('ZADD', queue, 0, ticket)
   -- A queue expires when no waiter polls any more.
-  local ttl = 2 * waiter_timeout
+  local ttl = 2 * silent_waiter_timeout
   if redis.call('PTTL', queue) < ttl then
     redis.call('PEXPIRE', queue, string.format('%.0f', ttl))
   end

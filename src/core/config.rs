@@ -21,13 +21,13 @@ pub(crate) struct Config {
     pub(crate) drift: Drift,
     pub(crate) retry: Backoff,
     pub(crate) poll: Backoff,
-    pub(crate) waiters_poll: bool,
+    pub(crate) poll_only: bool,
     pub(crate) key_template: KeyTemplate,
     pub(crate) client_name: Option<ClientName>,
-    pub(crate) label: Option<Arc<str>>,
+    pub(crate) coordinator: Option<Arc<str>>,
     pub(crate) renewal: Renewal,
     /// Waiters may be silent for this time, or for four response timeouts if that is longer.
-    pub(crate) waiter_timeout: Duration,
+    pub(crate) silent_waiter_timeout: Duration,
     pub(crate) quarantine: Quarantine,
     /// `None` means the default, which depends on other settings.
     pub(crate) max_ttl: Option<Ttl>,
@@ -44,12 +44,12 @@ impl Config {
             drift: Drift::from_ppm(10_000)?,
             retry: delays("retry delay", millis(10), millis(200))?,
             poll: delays("poll interval", millis(500), millis(1_500))?,
-            waiters_poll: false,
+            poll_only: false,
             key_template: KeyTemplate::parse("{name}")?,
             client_name: None,
-            label: None,
+            coordinator: None,
             renewal: Renewal::Unlimited,
-            waiter_timeout: millis(3_000),
+            silent_waiter_timeout: millis(3_000),
             quarantine: Quarantine::default(),
             max_ttl: None,
         })
@@ -76,7 +76,7 @@ impl Config {
 
     /// Returns the length of a quarantine, counted from the moment at which a master may have
     /// forgotten locks. To hold a lock for longer than the longest TTL, a client needs new votes.
-    /// Keys that were left in place for a minimum time may stay for longer, but no client holds
+    /// Keys that were left in place for a minimum hold may stay for longer, but no client holds
     /// their locks.
     pub(crate) fn quarantine_length(&self) -> Duration {
         /// The shortest quarantine. It keeps fencing tokens in order. A candidate may be one second

@@ -27,8 +27,8 @@ pub enum Reason {
     /// may have kept a lock from being released.
     #[non_exhaustive]
     Denied {
-        /// What the first of these masters said of the right or the command.
-        right: Arc<str>,
+        /// What the first of these masters replied.
+        reply: Arc<str>,
     },
 
     /// Other holders have the lock on so many masters that the rest is no majority.
@@ -51,7 +51,7 @@ pub enum Reason {
     /// The reason is the same if some masters are down and too many of the other masters are
     /// quarantined. The votes show which masters are quarantined, and for how long
     /// ([`Failure::Quarantined`](crate::votes::Failure::Quarantined)).
-    NoQuorum,
+    TooFewMasters,
 
     /// The owner holds the lock without a fencing token. Acquiring the lock again does not add a
     /// token.
@@ -109,7 +109,7 @@ impl Reason {
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(
             self,
-            Self::Closed | Self::NoQuorum | Self::Quarantined { .. } | Self::TooSlow { .. }
+            Self::Closed | Self::TooFewMasters | Self::Quarantined { .. } | Self::TooSlow { .. }
         )
     }
 
@@ -130,7 +130,7 @@ impl Reason {
             Self::Config(_) | Self::NotFenced | Self::Upgrade => None,
             Self::Denied { .. } => Some("denied"),
             Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split => Some("busy"),
-            Self::NoQuorum => Some("no_quorum"),
+            Self::TooFewMasters => Some("too_few_masters"),
             Self::OtherKind => Some("other_kind"),
             Self::Quarantined { .. } => Some("quarantined"),
             Self::TooSlow { .. } => Some("too_slow"),
@@ -157,7 +157,7 @@ impl fmt::Display for Reason {
             Self::Held {
                 remaining: Some(left),
             } => return write!(f, "held by another holder for {left:.1?} more"),
-            Self::NoQuorum => "too few masters voted",
+            Self::TooFewMasters => "too few masters voted",
             Self::NotFenced => {
                 "its owner holds it without a fencing token: every task that acquires it must ask \
                  for a token"
@@ -193,9 +193,9 @@ mod tests {
         for (reason, class, word) in [
             (Reason::Closed, "unavailable", "closed"),
             (Reason::Config(ConfigError::EmptyName), "mistake", ""),
-            (Reason::Denied { right: "".into() }, "mistake", "denied"),
+            (Reason::Denied { reply: "".into() }, "mistake", "denied"),
             (Reason::Held { remaining: None }, "busy", "busy"),
-            (Reason::NoQuorum, "unavailable", "no_quorum"),
+            (Reason::TooFewMasters, "unavailable", "too_few_masters"),
             (Reason::NotFenced, "mistake", ""),
             (Reason::OtherKind, "mistake", "other_kind"),
             (Reason::OwnerBusy, "busy", "busy"),

@@ -172,8 +172,8 @@ impl Context {
     /// coordinator.
     pub(crate) fn health(&self) -> Vec<MasterHealth> {
         if self.is_forked() {
-            let (roster, label) = (&self.machine.roster, self.config.label.as_ref());
-            return MasterHealth::of_all(roster, label, &MasterState::Closed).collect();
+            let (roster, coordinator) = (&self.machine.roster, self.config.coordinator.as_ref());
+            return MasterHealth::of_all(roster, coordinator, &MasterState::Closed).collect();
         }
         self.machine.masters()
     }
@@ -202,9 +202,9 @@ impl Context {
 
     /// Returns how long a waiter in the queues may be silent. The result is at least four response
     /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
-    pub(crate) fn waiter_timeout(&self) -> Duration {
+    pub(crate) fn silent_waiter_timeout(&self) -> Duration {
         let slowest = self.or_least(self.machine.longest_timeout());
-        self.config.waiter_timeout.max(slowest * 4)
+        self.config.silent_waiter_timeout.max(slowest * 4)
     }
 
     fn or_least(&self, timeout: Option<Duration>) -> Duration {
@@ -229,20 +229,20 @@ impl Context {
             states.join(", ")
         };
         let observer = self.observer();
-        observer.lacks_quorum(name, &Reason::NoQuorum, states);
+        observer.lacks_quorum(name, &Reason::TooFewMasters, states);
     }
 
     /// Returns whether the waiters step aside now. They do so when they have reached too few
     /// masters for a long time.
     pub(crate) fn is_aside(&self) -> bool {
         let reach = *self.reach.lock();
-        reach.is_aside(clock::now(), self.waiter_timeout())
+        reach.is_aside(clock::now(), self.silent_waiter_timeout())
     }
 
     /// Notes whether an attempt has reached a majority. The attempt began at `start`, and is over
     /// now.
     pub(crate) fn note_reach(&self, is_reached: bool, start: LeaseTick) {
-        let (times, timeout) = ((start, clock::now()), self.waiter_timeout());
+        let (times, timeout) = ((start, clock::now()), self.silent_waiter_timeout());
         self.reach.lock().note(is_reached, times, timeout);
     }
 }

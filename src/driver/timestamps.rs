@@ -66,10 +66,10 @@ mod tests {
     use parking_lot::Mutex;
     use tokio::task::JoinSet;
 
-    use crate::{Coordinator, Fault, FencedGuard, Kind, Lock, MemoryMaster, clock};
+    use crate::{Coordinator, Fault, FencedGuard, Lock, LockKind, MemoryMaster, clock};
 
     const HOUR: i64 = 3_600_000_000;
-    fn lock(kind: Kind, locks: &Coordinator) -> Lock<FencedGuard> {
+    fn lock(kind: LockKind, locks: &Coordinator) -> Lock<FencedGuard> {
         locks.of_kind(kind, "r", &locks.new_owner()).fenced()
     }
 
@@ -85,7 +85,7 @@ mod tests {
     /// makes the first and the third one. A client with a right clock makes the second one.
     #[tokio::test(start_paused = true)]
     async fn a_wrong_clock_costs_a_round_or_two() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             for (ahead, rounds) in [
                 (0, [1, 1, 1]),
                 (500_000, [1, 2, 1]),  // the counter is ahead of the right clock
@@ -129,7 +129,7 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(1)).await;
         set_clock(&fast, 900_000);
         for locks in [&fast, &right] {
-            let guard = lock(Kind::Mutex, locks).acquire().await.unwrap();
+            let guard = lock(LockKind::Mutex, locks).acquire().await.unwrap();
             guard.release().await.unwrap();
         }
         let ticket = right.context().timestamps.next();
@@ -140,7 +140,7 @@ mod tests {
     /// raise the counters.
     #[tokio::test(start_paused = true)]
     async fn a_client_with_a_wrong_clock_does_not_raise_the_counters() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             let masters = masters(3);
             let [off, right] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -172,7 +172,7 @@ mod tests {
             (3, 1, -HOUR),
             (5, 1, HOUR),
         ] {
-            for kind in Kind::ALL {
+            for kind in LockKind::ALL {
                 let masters = masters(size);
                 let [right, behind] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
                 masters[..down]
@@ -208,7 +208,7 @@ mod tests {
     /// time in the candidate is wrong. Neither answer alone has a majority.
     #[tokio::test(start_paused = true)]
     async fn a_counter_and_a_clock_are_a_majority_together() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             let masters = masters(3);
             let [right, behind] = [(); 2].map(|()| Coordinator::new(&masters).unwrap());
             masters[0].inject(Fault::Down);
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_master_with_a_wrong_clock_is_no_obstacle() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             for ahead in [-HOUR, -1_500_000, 1_500_000, HOUR] {
                 let masters = masters(3);
                 let locks = Coordinator::new(&masters).unwrap();
@@ -248,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn tokens_increase_when_the_clocks_of_all_masters_go_back() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             let masters = masters(3);
             let locks = Coordinator::new(&masters).unwrap();
             let mut last = 0;
@@ -269,7 +269,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn acquire_within_ends_in_time_if_masters_disagree_on_the_time() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             let masters = masters(3);
             for (hours, master) in (0..).zip(&masters) {
                 master.set_clock(hours * HOUR, 0);
@@ -305,7 +305,7 @@ mod tests {
 
     /// Simulates sixteen processes. In each, four tasks contend for one lock. From time to time, a
     /// task deletes the lock that it holds.
-    async fn contend(kind: Kind) {
+    async fn contend(kind: LockKind) {
         const PROCESSES: i64 = 16;
         const TASKS: usize = 4;
         const TURNS: usize = 20;
@@ -357,7 +357,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn clients_with_wrong_clocks_get_tokens_in_order() {
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             contend(kind).await;
         }
     }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{ClaimId, Machine, Now, RoundId, VotesTo, claim::ask::Asking, round::Role};
 use crate::core::{
     config::Config,
-    kind::Kind,
+    kind::LockKind,
     protocol::command::{
         Command,
         fixture::{holding, lock_id},
@@ -90,8 +90,8 @@ impl Machine {
     /// Begins a claim with this TTL, and asks the masters in `asked` for its lock.
     pub(crate) fn claim_for(&mut self, time: Duration, asked: MasterSet, now: Now) -> ClaimId {
         let ttl = Ttl::parse(time, Duration::ZERO, self.config.drift).unwrap();
-        let (lock_id, how) = (lock_id(Kind::Mutex, "r"), Asking::plain(asked));
-        self.begin(lock_id, ttl, holding(Kind::Mutex, 1, None), how, now)
+        let (lock_id, how) = (lock_id(LockKind::Mutex, "r"), Asking::plain(asked));
+        self.begin(lock_id, ttl, holding(LockKind::Mutex, 1, None), how, now)
     }
 
     /// From now on, masters are not owed the release with this round: they have refused the lock.

@@ -99,8 +99,8 @@ pub(crate) struct VotesTo {
 
 impl Machine {
     pub(crate) fn new(roster: Arc<Roster>, config: Arc<Config>, now: Tick) -> Self {
-        let label = config.label.as_ref();
-        let known = MasterHealth::of_all(&roster, label, &MasterState::Connecting);
+        let coordinator = config.coordinator.as_ref();
+        let known = MasterHealth::of_all(&roster, coordinator, &MasterState::Connecting);
         Self {
             sessions: known
                 .map(|known| Session::new(config.clone(), known, now))

@@ -71,7 +71,7 @@ pub(crate) enum What {
         stalled: Option<Duration>,
         votes: Votes,
     },
-    /// The command that keeps a lock for its minimum time has failed.
+    /// The command that keeps a lock for its minimum hold has failed.
     NotKept,
     NotPutBack(Votes),
     /// A majority has confirmed a renewal or an extension. The lock may have been in doubt before.

@@ -68,13 +68,13 @@ fn bit(rights: Rights) -> u16 {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::Kind,
+        kind::LockKind,
         vote::round::fixture::{acquisition, vote},
     };
 
     #[test]
     fn rights_are_tried_until_a_majority_has_answered() {
-        let [mutex, fenced] = [false, true].map(|is_fenced| Rights::of(Kind::Mutex, is_fenced));
+        let [mutex, fenced] = [false, true].map(|is_fenced| Rights::of(LockKind::Mutex, is_fenced));
         for (rounds, tries, misses) in [
             (&[][..], true, false),
             (&["ffg"], true, false),
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_denied_key_says_nothing_once_another_lock_was_answered() {
-        let [mutex, fair] = [Kind::Mutex, Kind::Fair].map(|kind| Rights::of(kind, false));
+        let [mutex, fair] = [LockKind::Mutex, LockKind::Fair].map(|kind| Rights::of(kind, false));
         let mut known = KnownRights::default();
         known.note(fair, &acquisition("nnn", vote));
         assert_eq!(known.missing(), Some(fair));

@@ -338,7 +338,7 @@ impl WaitQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{kind::Kind, protocol::command::fixture::lock_id};
+    use crate::core::{kind::LockKind, protocol::command::fixture::lock_id};
 
     /// The tickets come after the keys, whatever the order of the calls.
     #[test]
@@ -368,7 +368,7 @@ mod tests {
     fn one_waiter_of_a_lock_is_woken_at_a_time() {
         let (mut waiters, now) = (Waiters::default(), LeaseTick::some());
         let mut out = Vec::new();
-        let lock = lock_id(Kind::Mutex, "r");
+        let lock = lock_id(LockKind::Mutex, "r");
         let [first, next] = [(); 2].map(|()| waiters.join(&lock, now));
         let key = Topic::Key(lock.key().clone());
         waiters.listen(first, &key);

@@ -19,8 +19,8 @@ use crate::{
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
 pub(crate) struct MasterObserver {
-    /// The label of the coordinator.
-    label: Option<Arc<str>>,
+    /// The name of the coordinator.
+    coordinator: Option<Arc<str>>,
     address: Arc<str>,
     votes: By<Counter>,
     reconnects: Counter,
@@ -30,9 +30,15 @@ pub(crate) struct MasterObserver {
 
 impl MasterObserver {
     /// Registers the metrics of the master with this `address`, of the coordinator with this
-    /// `label`.
-    pub(crate) fn new(label: Option<Arc<str>>, address: Arc<str>, membership: Membership) -> Self {
-        let own = label.as_deref().map(|label| ("label", label));
+    /// `coordinator`.
+    pub(crate) fn new(
+        coordinator: Option<Arc<str>>,
+        address: Arc<str>,
+        membership: Membership,
+    ) -> Self {
+        let own = coordinator
+            .as_deref()
+            .map(|coordinator| ("coordinator", coordinator));
         let labels = |more: &[_]| [&[("master", &*address)], more, own.as_slice()].concat();
         let votes = |outcome| counter(names::VOTES, &labels(&[("outcome", outcome)]));
         Self {
@@ -43,7 +49,7 @@ impl MasterObserver {
                 names::CAN_VOTE,
                 &labels(&[("membership", membership.as_str())]),
             ),
-            label,
+            coordinator,
             address,
         }
     }
@@ -55,7 +61,7 @@ impl MasterObserver {
     /// Logs `event`. Counts it, if it is a quarantine, or a connection after the first one. A panic
     /// of a subscriber harms nothing else.
     pub(crate) fn on(&self, event: &MasterEvent) {
-        shielded(|| log(self.label.as_deref(), &self.address, event));
+        shielded(|| log(self.coordinator.as_deref(), &self.address, event));
         match event {
             MasterEvent::Connected { is_first, .. } if !is_first => self.reconnects.increment(1),
             MasterEvent::Quarantined { .. } => self.quarantines.increment(1),
@@ -75,44 +81,48 @@ impl MasterObserver {
     }
 }
 
-fn log(label: Option<&str>, master: &str, event: &MasterEvent) {
+fn log(coordinator: Option<&str>, master: &str, event: &MasterEvent) {
     match event {
-        MasterEvent::AnswersAgain => info!(target: MASTER, label, %master, "master answers again"),
+        MasterEvent::AnswersAgain => {
+            info!(target: MASTER, coordinator, %master, "master answers again");
+        }
         MasterEvent::CallsNobody { error } => {
-            warn!(target: MASTER, label, %master, reason = %error, "the master refuses SUBSCRIBE, so waiters of locks with queues poll");
+            warn!(target: MASTER, coordinator, %master, reason = %error, "the master refuses SUBSCRIBE, so waiters of locks with queues poll");
         }
         MasterEvent::Connected { is_news: true, .. } => {
-            info!(target: MASTER, label, %master, "connected");
+            info!(target: MASTER, coordinator, %master, "connected");
         }
-        MasterEvent::Connected { .. } => debug!(target: MASTER, label, %master, "connected"),
+        MasterEvent::Connected { .. } => debug!(target: MASTER, coordinator, %master, "connected"),
         MasterEvent::ConnectsAgain { why } => {
-            info!(target: MASTER, label, %master, reason = %why, "connecting again");
+            info!(target: MASTER, coordinator, %master, reason = %why, "connecting again");
         }
         MasterEvent::Down { is_news: true, why } => {
-            warn!(target: MASTER, label, %master, reason = %why, "master down");
+            warn!(target: MASTER, coordinator, %master, reason = %why, "master down");
         }
         MasterEvent::Down { why, .. } => {
-            debug!(target: MASTER, label, %master, reason = %why, "master still down");
+            debug!(target: MASTER, coordinator, %master, reason = %why, "master still down");
         }
         MasterEvent::OriginDenied { why } => {
-            warn!(target: MASTER, label, %master, reason = %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
+            warn!(target: MASTER, coordinator, %master, reason = %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
         }
         MasterEvent::Quarantined { left, why } => {
-            warn!(target: MASTER, label, %master, remaining = ?rounded(*left), reason = %why, "master may have forgotten locks: it has no vote until they have expired");
+            warn!(target: MASTER, coordinator, %master, remaining = ?rounded(*left), reason = %why, "master may have forgotten locks: it has no vote until they have expired");
         }
         MasterEvent::ReleasesGivenUp => {
-            warn!(target: MASTER, label, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
+            warn!(target: MASTER, coordinator, %master, "too many releases are owed: the oldest are given up, and their locks end with the TTL");
         }
         MasterEvent::ReportsNothing { error } => {
-            warn!(target: MASTER, label, %master, reason = %error, "the master refuses CLIENT TRACKING, so waiters poll");
+            warn!(target: MASTER, coordinator, %master, reason = %error, "the master refuses CLIENT TRACKING, so waiters poll");
         }
         MasterEvent::TakesLocks { is_news: true } => {
-            info!(target: MASTER, label, %master, "master takes locks again");
+            info!(target: MASTER, coordinator, %master, "master takes locks again");
         }
         MasterEvent::TakesNoLocks { is_news: true, why } => {
-            warn!(target: MASTER, label, %master, reason = %why, "master takes no locks");
+            warn!(target: MASTER, coordinator, %master, reason = %why, "master takes no locks");
         }
-        MasterEvent::VotesAgain => info!(target: MASTER, label, %master, "master votes again"),
+        MasterEvent::VotesAgain => {
+            info!(target: MASTER, coordinator, %master, "master votes again");
+        }
         MasterEvent::Changes
         | MasterEvent::TakesLocks { .. }
         | MasterEvent::TakesNoLocks { .. } => {}

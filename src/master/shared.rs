@@ -35,8 +35,8 @@ pub(crate) struct Shared {
     /// The states of all masters after the last change that was told.
     pub(crate) health: watch::Sender<Box<[Health]>>,
     pub(crate) config: Arc<Config>,
-    /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is no
-    /// code of the program.
+    /// Wakes the renewer before the end of its sleep. The renewer is a tokio task, so its waker is
+    /// no code of the program.
     pub(crate) renewer: Notify,
     pub(crate) home: HomeProcess,
 }
@@ -54,14 +54,14 @@ pub(crate) struct Turn<'a> {
 impl Shared {
     pub(crate) fn new(roster: Arc<Roster>, config: Arc<Config>) -> Self {
         let machine = Machine::new(roster.clone(), config.clone(), clock::monotonic());
-        let label = &config.label;
+        let coordinator = &config.coordinator;
         let members = roster.members();
         let observers = members.map(|(master, membership)| {
-            MasterObserver::new(label.clone(), master.clone(), membership)
+            MasterObserver::new(coordinator.clone(), master.clone(), membership)
         });
         Self {
             observers: observers.collect(),
-            observer: LockObserver::new(label.clone()),
+            observer: LockObserver::new(coordinator.clone()),
             health: watch::Sender::new(machine.health()),
             machine: Mutex::new(machine),
             config,
@@ -170,7 +170,8 @@ impl Turn<'_> {
         *self.now.get_or_insert_with(now)
     }
 
-    /// Settles the machine, and then does what the machine says. Meanwhile, the machine is unlocked.
+    /// Settles the machine, and then does what the machine says. Meanwhile, the machine is
+    /// unlocked.
     pub(crate) fn settle(&mut self) {
         let shared = self.shared;
         if !self.machine.is_settled() {

@@ -15,7 +15,7 @@ use crate::{
     clock,
     core::{
         error::AcquireError,
-        kind::Kind,
+        kind::LockKind,
         protocol::name::LockId,
         reason::Reason,
         time::{OutageLog, rounded, tick::Tick},
@@ -35,11 +35,11 @@ use crate::{
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
 pub(crate) struct LockObserver {
-    /// The label of the coordinator.
-    label: Option<Arc<str>>,
+    /// The name of the coordinator.
+    coordinator: Option<Arc<str>>,
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
-    no_quorum: Mutex<OutageLog>,
+    too_few_masters: Mutex<OutageLog>,
     /// Set while the log says that there is no quorum. So a usual success locks no mutex.
     is_lacking: AtomicBool,
     // If a metric is about locks, its first label is the kind of lock.
@@ -55,12 +55,12 @@ pub(crate) struct LockObserver {
 
 impl LockObserver {
     /// Registers the metrics.
-    pub(crate) fn new(label: Option<Arc<str>>) -> Self {
-        let words = &Kind::ALL.map(Kind::as_str);
+    pub(crate) fn new(coordinator: Option<Arc<str>>) -> Self {
+        let words = &LockKind::ALL.map(LockKind::as_str);
         let (kinds, rounds) = (("kind", &words[..]), ("round", VERBS));
         Self {
-            label,
-            no_quorum: Mutex::default(),
+            coordinator,
+            too_few_masters: Mutex::default(),
             is_lacking: AtomicBool::new(false),
             waits: By::of_both(histogram, names::WAIT, kinds, ("outcome", WAITS)),
             holds: By::of_both(histogram, names::HOLD, kinds, ("end", ENDS)),
@@ -102,7 +102,7 @@ impl LockObserver {
                 }
             }
             What::NotKept => {
-                warn!(target: LOCK, lock = %name, "lock not kept for its minimum time: others may get it when its TTL has passed");
+                warn!(target: LOCK, lock = %name, "lock not kept for its minimum hold: others may get it when its TTL has passed");
             }
             // The next renewal tries again.
             What::NotPutBack(votes) => {
@@ -242,18 +242,18 @@ impl LockObserver {
 
     /// Logs that a master denies the question whether it takes locks, which is about `key`.
     pub(crate) fn not_asked(&self, master: &str, key: &str, error: &str) {
-        let label = self.label.as_deref();
-        warn!(target: MASTER, label, %master, %key, reason = %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
+        let coordinator = self.coordinator.as_deref();
+        warn!(target: MASTER, coordinator, %master, %key, reason = %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
     }
 
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
     pub(crate) fn lacks_quorum(&self, name: &str, reason: &Reason, votes: impl FnOnce() -> String) {
-        let begins = self.no_quorum.lock().fails(clock::monotonic());
+        let begins = self.too_few_masters.lock().fails(clock::monotonic());
         if begins {
             self.is_lacking.store(true, Ordering::Release);
             let votes = votes();
-            let label = self.label.as_deref();
-            warn!(target: LOCK, label, lock = %name, %reason, %votes, "no quorum: no lock can be acquired");
+            let coordinator = self.coordinator.as_deref();
+            warn!(target: LOCK, coordinator, lock = %name, %reason, %votes, "no quorum: no lock can be acquired");
         }
     }
 
@@ -263,10 +263,10 @@ impl LockObserver {
             return;
         }
         self.is_lacking.store(false, Ordering::Release);
-        let ends = self.no_quorum.lock().works();
+        let ends = self.too_few_masters.lock().works();
         if ends {
-            let label = self.label.as_deref();
-            info!(target: LOCK, label, "quorum again: locks can be acquired");
+            let coordinator = self.coordinator.as_deref();
+            info!(target: LOCK, coordinator, "quorum again: locks can be acquired");
         }
     }
 }
@@ -282,7 +282,7 @@ const WAITS: &[&str] = &[
     "closed",
     "denied",
     "dropped",
-    "no_quorum",
+    "too_few_masters",
     "other_kind",
     "quarantined",
     "too_slow",

@@ -27,7 +27,7 @@ use crate::{
     Fault, MemoryMaster,
     clock::wall_micros,
     core::{
-        kind::Kind,
+        kind::LockKind,
         protocol::{
             command::{Action, Command, Holding},
             identity::{ClientName, Identity},
@@ -267,7 +267,7 @@ impl Subject {
     /// Returns the holder that `command` means, as an inspection reports it, or no one if it holds
     /// nothing. Servers and memory masters have different digests.
     async fn holder(&self, key: &str, command: &RowCommand) -> String {
-        let lock_id = step::lock_id(Kind::Mutex, key);
+        let lock_id = step::lock_id(LockKind::Mutex, key);
         let inspect = Command::new(&lock_id, Action::Inspect);
         let (_, note) = answered(self.post(inspect)).await;
         let mut holders = note.lines().map(|line| Vec::from_iter(line.splitn(5, ' ')));

@@ -7,7 +7,7 @@
 //! - `40s`: the TTL
 //! - `x2`: the depth
 //! - `@2`: the time in the ticket
-//! - `~20s`: the waiter timeout
+//! - `~20s`: the silent-waiter timeout
 //! - `^500`: the candidate of a fenced lock, in milliseconds from the start of the row. `^500+1` is
 //!   one microsecond more
 //! - `fresh`: no majority has seen the ticket
@@ -46,7 +46,7 @@ pub(super) enum Step {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowCommand {
-    pub(super) kind: Kind,
+    pub(super) kind: LockKind,
     pub(super) verb: Verb,
     pub(super) who: char,
     pub(super) attempt: u64,
@@ -69,11 +69,11 @@ impl RowCommand {
     pub(super) fn mutex(verb: Verb, who: char, ttl: Duration) -> Self {
         Self {
             ttl,
-            ..Self::new(Kind::Mutex, verb, who)
+            ..Self::new(LockKind::Mutex, verb, who)
         }
     }
 
-    pub(super) fn new(kind: Kind, verb: Verb, who: char) -> Self {
+    pub(super) fn new(kind: LockKind, verb: Verb, who: char) -> Self {
         Self {
             kind,
             verb,
@@ -109,9 +109,9 @@ impl RowCommand {
             Verb::Extend => Action::Extend(holding, ttl),
             Verb::Release => Action::Release { holding, was_won },
             Verb::Yield => {
-                let timeout = queue.map(|queue| queue.waiter_timeout);
-                let waiter_timeout = timeout.unwrap_or_default();
-                Action::Yield(holding, waiter_timeout)
+                let timeout = queue.map(|queue| queue.silent_waiter_timeout);
+                let silent_waiter_timeout = timeout.unwrap_or_default();
+                Action::Yield(holding, silent_waiter_timeout)
             }
             Verb::Inspect => Action::Inspect,
             Verb::Probe => Action::Probe,
@@ -141,7 +141,7 @@ impl RowCommand {
             || !matches!(self.verb, Verb::Acquire | Verb::Heal)
     }
 
-    fn parse(kind: Kind, verb: Verb, who: &str, words: &[&str]) -> Self {
+    fn parse(kind: LockKind, verb: Verb, who: &str, words: &[&str]) -> Self {
         let mut letters = who.chars();
         let mut command = Self::new(kind, verb, letters.next().unwrap());
         command.attempt = letters.as_str().parse().unwrap_or(1);
@@ -161,9 +161,9 @@ impl RowCommand {
                 ("^", off) => command.ballot = Some(micros(off)),
                 ("@", drawn) => command.drawn = drawn.parse().unwrap(),
                 ("~", timeout) => {
-                    let waiter_timeout = parse_ttl(timeout).unwrap();
+                    let silent_waiter_timeout = parse_ttl(timeout).unwrap();
                     command.queue = Some(QueueOptions {
-                        waiter_timeout,
+                        silent_waiter_timeout,
                         is_fresh,
                     });
                 }
@@ -177,9 +177,9 @@ impl RowCommand {
 impl Step {
     pub(super) fn parse(text: &str) -> Self {
         let words: Vec<_> = text.split(' ').collect();
-        let (kind, words) = match Kind::of_word(words[0]) {
+        let (kind, words) = match LockKind::of_word(words[0]) {
             Some(kind) => (kind, &words[1..]),
-            None => (Kind::Mutex, &words[..]),
+            None => (LockKind::Mutex, &words[..]),
         };
         let ask = |verb, who, rest| Self::Command(RowCommand::parse(kind, verb, who, rest));
         match words {
@@ -191,7 +191,11 @@ impl Step {
             ["break", who] => ask(Verb::Break, who, &[]),
             // An inspection of a kind with a queue also shows locks of the other kinds.
             ["inspect"] => {
-                let kind = if kind.has_queue() { kind } else { Kind::Fair };
+                let kind = if kind.has_queue() {
+                    kind
+                } else {
+                    LockKind::Fair
+                };
                 Self::Command(RowCommand::new(kind, Verb::Inspect, '?'))
             }
             ["write", ttl] => Self::Write('?', parse_ttl(ttl)),
@@ -259,7 +263,7 @@ pub(super) fn parse_field(text: &str) -> (String, String) {
     let name = match name {
         "a" | "b" | "c" => owner(name.parse().unwrap()),
         "odd" | "writer" => format!("quorlock:{name}"),
-        _ if Kind::of_word(name).is_some() => format!("quorlock:{name}"),
+        _ if LockKind::of_word(name).is_some() => format!("quorlock:{name}"),
         _ => match name.split_once(':') {
             Some((entry @ ("reader" | "permit"), who)) => {
                 format!("quorlock:{entry}:{}", owner(who.parse().unwrap()))
@@ -334,7 +338,7 @@ pub(super) fn checked(ttl: Duration) -> Ttl {
     Ttl::parse(ttl, Duration::ZERO, Drift::from_ppm(0).unwrap()).unwrap()
 }
 
-pub(super) fn lock_id(kind: Kind, key: &str) -> LockId {
+pub(super) fn lock_id(kind: LockKind, key: &str) -> LockId {
     let names = KeyTemplate::parse("{name}").unwrap();
     names.lock_id(kind, key.into()).unwrap()
 }

@@ -121,7 +121,7 @@ impl Store {
     }
 
     pub(super) fn count(&self, key: &str, counter: &str, ttl: Option<Duration>) {
-        let key = lock_id(Kind::Mutex, key).counter();
+        let key = lock_id(LockKind::Mutex, key).counter();
         if counter == "hash" {
             self.command(&["DEL", &key]);
             assert_eq!(self.command(&["HSET", &key, "field", "1"]), "1");
@@ -132,7 +132,7 @@ impl Store {
 
     /// Returns the counter of a fenced lock as it is stored, and its TTL.
     pub(super) fn counter(&self, key: &str) -> Option<(String, String)> {
-        let key = lock_id(Kind::Mutex, key).counter();
+        let key = lock_id(LockKind::Mutex, key).counter();
         let counter = match &*self.command(&["TYPE", &key]) {
             "none" => return None,
             "hash" => "hash".to_owned(),
@@ -143,7 +143,7 @@ impl Store {
 
     /// Subscribes to all channels of `key`.
     pub(super) async fn listen(&mut self, key: &str) {
-        let lock_id = lock_id(Kind::Reentrant, key);
+        let lock_id = lock_id(LockKind::Reentrant, key);
         let turns = ['a', 'b', 'c'].map(|who| format!("quorlock:turn:{}", process(who)));
         let [a, b, c] = turns.each_ref().map(String::as_str);
         let channels = [lock_id.companion(&CHANNEL), a, b, c];
@@ -157,7 +157,7 @@ impl Store {
             let channel = format!("quorlock:turn:{}", process(who));
             (channel, format!("turn-{who}"))
         });
-        let lock_id = lock_id(Kind::Reentrant, key);
+        let lock_id = lock_id(LockKind::Reentrant, key);
         let redisson = (
             lock_id.companion(&CHANNEL).to_owned(),
             "redisson".to_owned(),
@@ -241,7 +241,9 @@ impl Store {
 
 /// Returns the companion of the lock with this key.
 fn companion_of(key: &str, companion: &'static Companion) -> String {
-    lock_id(Kind::Mutex, key).companion(companion).to_owned()
+    lock_id(LockKind::Mutex, key)
+        .companion(companion)
+        .to_owned()
 }
 
 /// Returns the part of a state that is about waiters.

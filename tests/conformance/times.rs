@@ -11,7 +11,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
         ticket: Some(Ticket::new(drawn, "b")),
     };
     let queue = QueueOptions {
-        waiter_timeout: seconds(40),
+        silent_waiter_timeout: seconds(40),
         is_fresh,
     };
     let holding = Holding {
@@ -24,7 +24,7 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
     let ttl = step::checked(seconds(40));
     let queue = Some(queue);
     Command::new(
-        &step::lock_id(Kind::Fair, key),
+        &step::lock_id(LockKind::Fair, key),
         Action::Acquire(holding, ttl, queue),
     )
 }
@@ -34,8 +34,8 @@ fn queue_up(key: &str, drawn: u64, is_fresh: bool) -> Command {
 async fn an_inspection_shows_a_thousand_waiters() {
     for mut subject in subjects().await {
         for (kind, queues) in [
-            (Kind::Fair, ["queue", "queue"]),
-            (Kind::ReadWrite, ["writers", "readers"]),
+            (LockKind::Fair, ["queue", "queue"]),
+            (LockKind::ReadWrite, ["writers", "readers"]),
         ] {
             for waiter in 1..=1001 {
                 let ticket = step::ticket('b', waiter).as_str().to_owned();
@@ -68,9 +68,9 @@ async fn the_last_millisecond_of_a_lease() {
         tokio::time::sleep(MILLISECOND * wait).await;
         let reader = RowCommand {
             access: crate::core::kind::Access::Shared,
-            ..RowCommand::new(Kind::ReadWrite, Verb::Acquire, 'b')
+            ..RowCommand::new(LockKind::ReadWrite, Verb::Acquire, 'b')
         };
-        let extended = RowCommand::new(Kind::ReadWrite, Verb::Extend, 'a');
+        let extended = RowCommand::new(LockKind::ReadWrite, Verb::Extend, 'a');
         let expected = if is_held {
             ["held a x1 0.001s", "granted"]
         } else {
@@ -86,8 +86,10 @@ async fn the_last_millisecond_of_a_lease() {
 #[tokio::test]
 async fn entries_of_dead_readers_are_removed_when_there_are_many() {
     for mut subject in subjects().await {
-        for (dead, waiter_timeout) in [(67, None), (68, None), (67, Some(20)), (68, Some(20))] {
-            let key = format!("key {dead} {waiter_timeout:?}");
+        for (dead, silent_waiter_timeout) in
+            [(67, None), (68, None), (67, Some(20)), (68, Some(20))]
+        {
+            let key = format!("key {dead} {silent_waiter_timeout:?}");
             let marked = ["read_write=3", "mode=quorlock", "reader:a=1x1:40s"];
             let entries = (1..=dead).map(|reader| {
                 let field = format!("quorlock:reader:dead {reader}");
@@ -98,11 +100,11 @@ async fn entries_of_dead_readers_are_removed_when_there_are_many() {
             subject.store.run(&key, &written);
             let reader = RowCommand {
                 access: crate::core::kind::Access::Shared,
-                queue: waiter_timeout.map(|timeout| QueueOptions {
-                    waiter_timeout: seconds(timeout),
+                queue: silent_waiter_timeout.map(|timeout| QueueOptions {
+                    silent_waiter_timeout: seconds(timeout),
                     is_fresh: false,
                 }),
-                ..RowCommand::new(Kind::ReadWrite, Verb::Acquire, 'b')
+                ..RowCommand::new(LockKind::ReadWrite, Verb::Acquire, 'b')
             };
             assert_eq!(subject.answer(&key, &reader).await, "granted");
             let state = subject.store.state(&key);
@@ -131,7 +133,7 @@ async fn the_time_in_a_ticket_is_checked_by_the_masters_clock() {
             loop {
                 key += 1;
                 let key = format!("{key}");
-                let others = RowCommand::new(Kind::Fair, Verb::Acquire, 'a');
+                let others = RowCommand::new(LockKind::Fair, Verb::Acquire, 'a');
                 assert_eq!(subject.answer(&key, &others).await, "granted");
                 let before = wall_micros();
                 let drawn = before.saturating_add_signed(off * 1000);

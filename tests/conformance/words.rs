@@ -66,7 +66,7 @@ fn holder(kind: &str, left: &str, depth: &str, digest: &str, owner: &str) -> Str
     } else {
         in_seconds(left / 1000.0)
     };
-    let owner = match Kind::of_word(kind_of(kind)) {
+    let owner = match LockKind::of_word(kind_of(kind)) {
         Some(kind) if !kind.has_owner() => {
             let tokens = ['A', 'B', 'C', '?'].map(|who| text_of(&token(who)));
             assert!(digest.len() >= 16 && !tokens.iter().any(|token| token.contains(digest)));

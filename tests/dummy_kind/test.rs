@@ -4,7 +4,7 @@ async fn a_round_wins_the_slot_that_its_masters_grant() {
     let (log, _listening) = testkit::captured_log::CapturedLog::listen();
     let masters = [(); 3].map(|()| crate::MemoryMaster::new());
     let locks = crate::Coordinator::new(&masters).unwrap();
-    let lock = locks.of_kind(crate::Kind::Dummy, "a", &locks.new_owner());
+    let lock = locks.of_kind(crate::LockKind::Dummy, "a", &locks.new_owner());
     let guard = lock.acquire().await.unwrap();
     let votes = guard.all_votes().await.to_string();
     assert_eq!(votes.matches(" granted slot 0").count(), 3, "{votes}");

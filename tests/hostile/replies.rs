@@ -137,7 +137,7 @@ fn no_guard_has_a_slot_beyond_the_permits() {
             assert_eq!(within.unwrap().slot(), Some(2));
             let beyond = locks.semaphore("b", 2).plain().try_acquire().await;
             assert!(
-                matches!(&beyond, Err(error) if *error.reason() == Reason::NoQuorum),
+                matches!(&beyond, Err(error) if *error.reason() == Reason::TooFewMasters),
                 "{beyond:?}"
             );
         });
@@ -232,7 +232,7 @@ fn coordinator(fakes: &[Fake]) -> Coordinator {
         .quarantine(Quarantine::Off)
         .response_timeout(Duration::from_millis(50))
         .ttl(TTL)
-        .waiter_timeout(TTL)
+        .silent_waiter_timeout(TTL)
         .build()
         .unwrap()
 }

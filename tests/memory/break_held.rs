@@ -1,7 +1,7 @@
 //! Breaking a lock that its holder does not release.
 
 use quorlock::{
-    AskError, ConfigError, Coordinator, Fault, Kind, LostReason, Quarantine,
+    AskError, ConfigError, Coordinator, Fault, LockKind, LostReason, Quarantine,
     tools::MasterView,
     votes::{Vote, Votes},
 };
@@ -153,7 +153,7 @@ async fn without_a_majority_the_views_are_in_the_error() {
     };
     let (views, votes) = (error.views(), &error.votes);
     assert_eq!(views[..2], [MasterView::Unknown, MasterView::Unknown]);
-    assert!(matches!(&views[2], MasterView::Held(held) if held[0].kind == Some(Kind::Mutex)));
+    assert!(matches!(&views[2], MasterView::Held(held) if held[0].kind == Some(LockKind::Mutex)));
     assert_eq!(votes.failed_count(), 2);
     drop(guard);
 }

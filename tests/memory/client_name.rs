@@ -1,6 +1,6 @@
 //! The names under which the locks of a coordinator are shown.
 
-use quorlock::{Coordinator, Holder, Kind, Lock, Quarantine};
+use quorlock::{Coordinator, Holder, Lock, LockKind, Quarantine};
 use tokio::time::timeout;
 
 use crate::world::{KINDS, NAME, World, millis, own, seconds};
@@ -138,7 +138,7 @@ async fn no_part_of_a_foreign_value_is_shown() {
         for master in &world.masters {
             master.set_hash(NAME, [(owner, "2")], Some(seconds(10)));
         }
-        let seen = holder(&own(Kind::Reentrant, &nameless)).await;
+        let seen = holder(&own(LockKind::Reentrant, &nameless)).await;
         let found = (seen.owner.as_deref(), seen.client, seen.depth);
         assert_eq!(found, (Some(owner), None, 2));
     }

@@ -112,7 +112,9 @@ async fn a_call_waits_for_the_first_dial_after_a_connection_that_worked() {
         let (spent, attempt) = timed(attempt.try_acquire()).await;
         let votes = match attempt {
             Ok(guard) => guard.votes(),
-            Err(error) if *error.reason() == Reason::NoQuorum => error.votes().unwrap().clone(),
+            Err(error) if *error.reason() == Reason::TooFewMasters => {
+                error.votes().unwrap().clone()
+            }
             Err(error) => panic!("{error}"),
         };
         // An attempt that fails waits for the answers to its release, too.
@@ -209,7 +211,7 @@ async fn a_contested_waiter_gives_back_its_grants_before_a_node_timeout() {
         world.inject([Fault::Hang]);
         world.occupy([2], seconds(60));
         let locks = Coordinator::builder().masters(&world.masters);
-        let locks = locks.waiters_poll(polls).build().unwrap();
+        let locks = locks.poll_only(polls).build().unwrap();
         let lock = locks.mutex(NAME);
         let mut waiting = pin!(lock.acquire());
         let (mut attempts, mut kept) = (0, 0);

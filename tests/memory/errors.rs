@@ -79,7 +79,7 @@ async fn a_deadline_is_explained() {
     );
     assert_eq!(
         (error.name(), error.reason()),
-        ("orders/42", &Reason::NoQuorum)
+        ("orders/42", &Reason::TooFewMasters)
     );
     assert_eq!((error.waited(), error.attempts()), (seconds(1), 5));
 }
@@ -218,12 +218,12 @@ async fn unusable_settings_are_explained() {
             "a response timeout of 60.001s is out of range: it must be from 1ms to 60s",
         ),
         (
-            builder().waiter_timeout(Duration::ZERO).build(),
-            "a waiter timeout of 0s is out of range: it must be from 1ms to 3600s",
+            builder().silent_waiter_timeout(Duration::ZERO).build(),
+            "a silent-waiter timeout of 0s is out of range: it must be from 1ms to 3600s",
         ),
         (
-            builder().waiter_timeout(seconds(3_601)).build(),
-            "a waiter timeout of 3601s is out of range: it must be from 1ms to 3600s",
+            builder().silent_waiter_timeout(seconds(3_601)).build(),
+            "a silent-waiter timeout of 3601s is out of range: it must be from 1ms to 3600s",
         ),
         (
             builder().poll_interval(millis(1), seconds(3_601)).build(),

@@ -12,7 +12,7 @@ use crate::world::{NAME, REDIAL, World, delay, millis, seconds};
 
 const QUEUE: &str = "quorlock:queue:{orders/42}";
 
-/// The default waiter timeout.
+/// The default silent-waiter timeout.
 const WAITER_TIMEOUT: tokio::time::Duration = seconds(3);
 
 /// Returns the owners in the queue of each master, in order.

@@ -29,7 +29,7 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
         // The attempt also waits for the votes on its release, which takes as long again.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
         let error = error.unwrap_err();
-        assert_eq!(*error.reason(), Reason::NoQuorum, "{fault:?}: {error}");
+        assert_eq!(*error.reason(), Reason::TooFewMasters, "{fault:?}: {error}");
         let votes = error.votes().unwrap();
         // The error shows the votes on the acquisition, not the answers to the release.
         assert_eq!(said(votes), [vote, vote, "granted"]);

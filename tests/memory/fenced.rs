@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 #[cfg(feature = "serde")]
 use quorlock::FencingToken;
 use quorlock::{
-    __internals::fencing_token_of, Coordinator, Fault, FencedGuard, Kind, Lock, Reason,
+    __internals::fencing_token_of, Coordinator, Fault, FencedGuard, Lock, LockKind, Reason,
 };
 use tokio::time::sleep;
 
@@ -60,7 +60,7 @@ async fn counters_ahead_of_the_clock_cost_exactly_one_more_round() {
             assert_eq!(guard.rounds(), rounds, "{kind} {ahead}: {}", guard.votes());
             let token = u64::from(guard.token());
             // Several may win a semaphore, so each offers a bit more than the least candidate.
-            let most = if kind == Kind::Semaphore && by < 1_000_000 {
+            let most = if kind == LockKind::Semaphore && by < 1_000_000 {
                 4_096
             } else {
                 1
@@ -93,7 +93,7 @@ async fn extension_renewal_and_healing_keep_the_token() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reentry_has_the_token_of_the_lock() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
+    for kind in [LockKind::Reentrant, LockKind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.new_owner();
         let plain = lock(kind, &world.locks, &owner);
@@ -122,7 +122,7 @@ async fn a_reentry_has_the_token_of_the_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
+    for kind in [LockKind::Reentrant, LockKind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.new_owner();
         let plain = lock(kind, &world.locks, &owner);
@@ -154,7 +154,7 @@ async fn an_owner_that_holds_the_lock_without_a_token_cannot_get_one() {
 /// for its end.
 #[tokio::test(start_paused = true)]
 async fn a_task_waits_for_all_ballots_of_another_task_of_its_owner() {
-    for kind in [Kind::Reentrant, Kind::Fair] {
+    for kind in [LockKind::Reentrant, LockKind::Fair] {
         let world = World::new(3).await;
         let owner = world.locks.new_owner();
         let lock = lock(kind, &world.locks, &owner).fenced();
@@ -203,10 +203,10 @@ fn larger(guard: &FencedGuard, last: u64, when: &str) -> u64 {
 }
 
 #[track_caller]
-fn plain(kind: Kind, locks: &Coordinator) -> Lock {
+fn plain(kind: LockKind, locks: &Coordinator) -> Lock {
     lock(kind, locks, &locks.new_owner())
 }
 
-fn fenced(kind: Kind, locks: &Coordinator) -> Lock<FencedGuard> {
+fn fenced(kind: LockKind, locks: &Coordinator) -> Lock<FencedGuard> {
     plain(kind, locks).fenced()
 }

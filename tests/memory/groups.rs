@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use quorlock::{
-    ConfigError, Coordinator, Fault, Group, Groups, Kind, MemoryMaster, Reason,
+    ConfigError, Coordinator, Fault, Group, Groups, LockKind, MemoryMaster, Reason,
     health::MasterHealth, tools::Tally,
 };
 use tokio::time::timeout;
@@ -55,11 +55,11 @@ impl World {
     }
 }
 
-/// Returns a name whose coordinator has this label.
-fn name_in(locks: &Groups, label: &str) -> String {
+/// Returns a name whose coordinator has this name.
+fn name_in(locks: &Groups, coordinator: &str) -> String {
     let mut names = (0..).map(|number| format!("orders/{number}"));
     names
-        .find(|name| locks.of(name).label() == Some(label))
+        .find(|name| locks.of(name).name() == Some(coordinator))
         .unwrap()
 }
 
@@ -72,11 +72,11 @@ async fn each_name_is_on_the_masters_of_its_group_only() {
         let owner = locks.new_owner();
         for kind in KINDS {
             let lock = match kind {
-                Kind::Mutex => locks.mutex(&name),
-                Kind::Reentrant => locks.reentrant(&name, &owner),
-                Kind::Fair => locks.fair(&name).owner(&owner),
-                Kind::ReadWrite => locks.read_write(&name).owner(&owner).write().plain(),
-                Kind::Semaphore => locks.semaphore(&name, 1).plain(),
+                LockKind::Mutex => locks.mutex(&name),
+                LockKind::Reentrant => locks.reentrant(&name, &owner),
+                LockKind::Fair => locks.fair(&name).owner(&owner),
+                LockKind::ReadWrite => locks.read_write(&name).owner(&owner).write().plain(),
+                LockKind::Semaphore => locks.semaphore(&name, 1).plain(),
                 other => panic!("groups have no {other}"),
             };
             let guard = lock.acquire().await.unwrap();
@@ -86,8 +86,8 @@ async fn each_name_is_on_the_masters_of_its_group_only() {
             guard.release().await.unwrap();
         }
     }
-    let labels: Vec<_> = locks.coordinators().map(Coordinator::label).collect();
-    assert_eq!(labels, IDS.map(Some));
+    let coordinators: Vec<_> = locks.coordinators().map(Coordinator::name).collect();
+    assert_eq!(coordinators, IDS.map(Some));
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,7 +105,7 @@ async fn an_outage_of_a_group_concerns_its_names_only() {
         locks.mutex(&name)
     };
     let refused = lock("b").try_acquire().await.unwrap_err();
-    assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
+    assert!(*refused.reason() == Reason::TooFewMasters, "{refused}");
     for id in ["a", "c"] {
         drop(lock(id).try_acquire().await.unwrap());
     }
@@ -125,8 +125,8 @@ async fn the_coordinators_of_all_groups_are_one_program() {
     let world = World::new();
     let locks = world.open(&IDS, &["a", "b"]);
     let owner = locks.of("x").new_owner();
-    for label in ["a", "b", "a->c", "b->c"] {
-        let name = name_in(&locks, label);
+    for coordinator in ["a", "b", "a->c", "b->c"] {
+        let name = name_in(&locks, coordinator);
         let group = locks.of(&name);
         assert_eq!(group.lists_id(), locks.of("").lists_id());
         let lock = group.reentrant(&name, &owner);
@@ -142,7 +142,7 @@ async fn a_lock_of_names_in_several_groups_excludes_each_of_them() {
     let world = World::new();
     let locks = world.open(&IDS, &[]);
     let names = IDS.map(|id| name_in(&locks, id));
-    let all = locks.mutex_all(&names).plain();
+    let all = locks.multi_mutex(&names).plain();
     let guard = all.acquire().await.unwrap();
     for name in &names {
         assert!(locks.mutex(name).try_acquire().await.is_err(), "{name}");
@@ -169,8 +169,8 @@ async fn a_guard_of_names_in_several_groups_ended_when_the_first_of_them_did() {
     let world = World::new();
     let locks = world.open(&IDS, &[]);
     let names = ["a", "b"].map(|id| name_in(&locks, id));
-    let guard = locks.mutex_all(&names).plain().acquire().await.unwrap();
-    let group = guard.names().last().and_then(|name| locks.of(name).label());
+    let guard = locks.multi_mutex(&names).plain().acquire().await.unwrap();
+    let group = guard.names().last().and_then(|name| locks.of(name).name());
     let down = IDS.iter().position(|id| Some(*id) == group).unwrap();
     world.masters[down]
         .iter()
@@ -190,7 +190,7 @@ async fn a_lock_of_several_names_is_acquired_once_each_group_votes() {
     let world = World::new();
     let locks = world.open(&IDS, &[]);
     let names = IDS.map(|id| name_in(&locks, id));
-    let all = locks.mutex_all(&names).plain();
+    let all = locks.multi_mutex(&names).plain();
     for masters in &world.masters {
         for master in masters {
             master.inject(Fault::Down);
@@ -213,7 +213,7 @@ async fn a_release_waits_for_each_group_although_one_is_down() {
         let world = World::new();
         let locks = world.open(&IDS, &[]);
         let names = ["a", "b"].map(|id| name_in(&locks, id));
-        let guard = locks.mutex_all(&names).plain().acquire().await.unwrap();
+        let guard = locks.multi_mutex(&names).plain().acquire().await.unwrap();
         guard.all_votes().await;
         for master in &world.masters[down] {
             master.inject(Fault::Down);
@@ -240,11 +240,11 @@ async fn an_outage_keeps_no_name_of_another_group() {
     let locks = world.open(&IDS, &[]);
     let mut names = ["a", "b"].map(|id| name_in(&locks, id));
     names.sort();
-    let down = locks.of(&names[1]).label().unwrap();
+    let down = locks.of(&names[1]).name().unwrap();
     let down = IDS.iter().position(|id| *id == down).unwrap();
     let set_down = |fault: fn(&MemoryMaster)| world.masters[down].iter().for_each(fault);
     set_down(|master| master.inject(Fault::Down));
-    let all = locks.mutex_all(&names).plain();
+    let all = locks.multi_mutex(&names).plain();
     let waiting = tokio::spawn(async move { all.acquire().await.unwrap() });
     tokio::time::sleep(seconds(1)).await;
     let other = locks.mutex(&names[0]);
@@ -271,7 +271,7 @@ async fn masters_without_groups_become_a_group() {
     let same = world.open(&["a"], &[]);
     let locks = one().build().unwrap();
     assert_eq!(same.of("").lists_id(), locks.lists_id());
-    assert_eq!(locks.label(), None);
+    assert_eq!(locks.name(), None);
     let both = world.open(&IDS, &["a"]);
     for number in 0..20 {
         let name = format!("orders/{number}");
@@ -379,7 +379,7 @@ async fn the_coordinator_of_a_group_refuses_the_names_of_another() {
         group.fair(&other).acquire().await.unwrap_err(),
         group.semaphore(&other, 3).try_acquire().await.unwrap_err(),
         group
-            .mutex_all([&mine, &other])
+            .multi_mutex([&mine, &other])
             .try_acquire()
             .await
             .unwrap_err(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use quorlock::{
     __internals::{fencing_token_of, plain},
-    Coordinator, Fault, Kind, Lock, MemoryMaster, Quarantine, Reason, Renewal,
+    Coordinator, Fault, Lock, LockKind, MemoryMaster, Quarantine, Reason, Renewal,
 };
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -25,7 +25,7 @@ fn fair(locks: &Coordinator) -> Lock {
 }
 
 /// Counts how often one client gets the lock in a minute, if it holds it for 10 ms each time.
-async fn grants(locks: &Coordinator, kind: Kind) -> u32 {
+async fn grants(locks: &Coordinator, kind: LockKind) -> u32 {
     let end = Instant::now() + seconds(60);
     let mut grants = 0;
     while Instant::now() < end {
@@ -49,7 +49,7 @@ async fn check_every_kind(near: &Coordinator, hopeless: &Coordinator) {
     }
 }
 
-async fn check_kind(near: &Coordinator, hopeless: &Coordinator, kind: Kind) {
+async fn check_kind(near: &Coordinator, hopeless: &Coordinator, kind: LockKind) {
     let alone = grants(near, kind).await;
     assert!(alone > 100, "{alone}");
     for limit in [None, Some(seconds(1))] {
@@ -150,8 +150,8 @@ async fn a_waiter_steps_aside_while_it_cannot_win_and_comes_back_with_its_ticket
             assert!(queued[0].len() == 1 && queued.iter().all(|queue| *queue == queued[0]));
             two.inject_into_two(&fault);
             let start = Instant::now();
-            // The next poll may come up to a third of the waiter timeout later. The waiter steps
-            // aside half a waiter timeout after that poll.
+            // The next poll may come up to a third of the silent-waiter timeout later. The waiter
+            // steps aside half a silent-waiter timeout after that poll.
             sleep_until(start + millis(1_400)).await;
             assert_eq!(two.queues()[0], queued[0], "{fault:?}");
             sleep_until(start + millis(2_800)).await;
@@ -179,7 +179,7 @@ async fn a_waiter_that_stepped_aside_stops_at_its_time_limit_and_at_close() {
         let lock = fair(&two.waiter);
         let (took, error) = timed(lock.acquire_within(seconds(20))).await;
         let error = error.unwrap_err();
-        assert!(*error.reason() == Reason::NoQuorum, "{error}");
+        assert!(*error.reason() == Reason::TooFewMasters, "{error}");
         assert!(error.to_string().starts_with("gave up"), "{error}");
         assert!(
             took >= seconds(20) && took <= seconds(20) + millis(200),
@@ -214,9 +214,9 @@ async fn a_waiter_that_stepped_aside_wins_when_another_task_of_its_owner_does() 
     drop(guard);
 }
 
-/// No majority answers for longer than half a waiter timeout, so the waiter steps aside. Then just
-/// a majority comes back, and the waiter is in the queue again. The masters have different delays,
-/// so a round may be lost before a majority has answered.
+/// No majority answers for longer than half a silent-waiter timeout, so the waiter steps aside.
+/// Then just a majority comes back, and the waiter is in the queue again. The masters have
+/// different delays, so a round may be lost before a majority has answered.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_comes_back_to_the_queue_when_a_bare_majority_is_up() {
     for size in [3, 4, 5] {
@@ -257,5 +257,5 @@ async fn a_waiter_whose_ttl_is_too_short_does_not_hold_up_others() {
     let builder = builder.masters(&masters).ttl(millis(60));
     let hopeless = builder.build().unwrap();
     sleep(seconds(1)).await;
-    check_kind(&near, &hopeless, Kind::Fair).await;
+    check_kind(&near, &hopeless, LockKind::Fair).await;
 }

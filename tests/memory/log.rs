@@ -164,10 +164,12 @@ async fn a_time_without_a_quorum_is_logged_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_outage_of_a_coordinator_is_logged_with_its_label() {
+async fn the_outage_of_a_coordinator_is_logged_with_its_name() {
     let (said, _listening) = CapturedLog::listen();
     let masters = [(); 3].map(|()| MemoryMaster::new());
-    let builder = Coordinator::builder().masters(&masters).label("b");
+    let builder = Coordinator::builder()
+        .masters(&masters)
+        .coordinator_name("b");
     let locks = builder.build().unwrap();
     let lock = locks.mutex(NAME);
     drop(lock.acquire().await.unwrap());
@@ -180,7 +182,7 @@ async fn the_outage_of_a_coordinator_is_logged_with_its_label() {
     for message in ["no quorum", "quorum again", "master down", "connected"] {
         let is_it = |(_, line): &&(Level, String)| line.contains(message);
         let told: Vec<_> = lines.iter().filter(is_it).collect();
-        let names_it = |(_, line): &&(Level, String)| line.contains("label=\"b\"");
+        let names_it = |(_, line): &&(Level, String)| line.contains("coordinator=\"b\"");
         assert!(
             !told.is_empty() && told.iter().all(names_it),
             "{message}: {lines:?}"

@@ -164,7 +164,7 @@ fn the_documentation_lists_every_metric_with_its_labels() {
     let handle = recorder.handle();
     recorded_by(&recorder, async || {
         let builder = Coordinator::builder().master(MemoryMaster::new());
-        let locks = builder.label("a").build().unwrap();
+        let locks = builder.coordinator_name("a").build().unwrap();
         drop(locks.mutex(NAME).acquire().await.unwrap());
     });
     assert_eq!(emitted(&handle), documented());
@@ -234,7 +234,7 @@ fn the_life_of_a_lock_is_counted() {
         assert_eq!(scrape.sum("quorlock_votes_total", "refused"), 6.0);
         let of_two = world
             .locks
-            .mutex_all([NAME, "another"])
+            .multi_mutex([NAME, "another"])
             .plain()
             .try_acquire()
             .await;
@@ -401,19 +401,21 @@ fn the_masters_of_a_coordinator_have_its_label() {
         let [good, bad] = ["a", "b"].map(|label| {
             let master = &masters[usize::from(label == "b")];
             let builder = Coordinator::builder().master(master);
-            builder.label(label).build().unwrap()
+            builder.coordinator_name(label).build().unwrap()
         });
         masters[1].inject(Fault::Down);
         drop(good.mutex(NAME).try_acquire().await.unwrap());
         bad.mutex(NAME).try_acquire().await.unwrap_err();
         let [up, down] = [good, bad].map(|locks| locks.health().remove(0));
-        assert_eq!(up.label.as_deref(), Some("a"));
+        assert_eq!(up.coordinator.as_deref(), Some("a"));
         assert!(down.to_string().contains(" (b) down for "), "{down}");
         let can_vote = |label: &str, master: &str| {
-            format!("master_can_vote{{master=\"{master}\",membership=\"stays\",label=\"{label}\"}}")
+            format!(
+                "master_can_vote{{master=\"{master}\",membership=\"stays\",coordinator=\"{label}\"}}"
+            )
         };
         let votes = format!(
-            "votes_total{{master=\"{}\",outcome=\"unreachable\",label=\"b\"}}",
+            "votes_total{{master=\"{}\",outcome=\"unreachable\",coordinator=\"b\"}}",
             down.master
         );
         Scrape::of(handle).assert(&[

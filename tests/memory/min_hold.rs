@@ -1,6 +1,6 @@
-//! Locks that stay in place for a minimum time although their guards are gone.
+//! Locks that stay in place for a minimum hold although their guards are gone.
 
-use quorlock::{Coordinator, Fault, Kind, Reason};
+use quorlock::{Coordinator, Fault, LockKind, Reason};
 use testkit::captured_log::CapturedLog;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::Level;
@@ -8,7 +8,7 @@ use tracing::Level;
 use crate::world::*;
 
 /// Returns when another process gets the lock, counted from `start`.
-async fn taken_after(others: &Coordinator, kind: Kind, start: Instant) -> std::time::Duration {
+async fn taken_after(others: &Coordinator, kind: LockKind, start: Instant) -> std::time::Duration {
     let owner = others.new_owner();
     let lock = others.of_kind(kind, NAME, &owner);
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -27,7 +27,7 @@ async fn a_time_that_is_a_mistake_in_units_is_refused() {
     assert_eq!(world.commands_since(&before), [0; 3]);
 }
 
-/// The minimum time is longer than the longest TTL, and the process of the holder has ended. The
+/// The minimum hold is longer than the longest TTL, and the process of the holder has ended. The
 /// clocks of masters may be 1 % fast.
 #[tokio::test(start_paused = true)]
 async fn a_short_job_keeps_others_out_for_the_whole_minimum_time() {
@@ -97,12 +97,12 @@ async fn a_lock_that_cannot_be_left_in_place_is_reported() {
             assert!(error.to_string().starts_with("kept "), "{error}");
             let text = error.to_string();
             assert!(
-                text.contains("minimum time on only 1 of 3 masters (need 2)"),
+                text.contains("minimum hold on only 1 of 3 masters (need 2)"),
                 "{text}"
             );
         }
         sleep(seconds(1)).await;
-        let warned = log.count(Level::WARN, "not kept for its minimum time");
+        let warned = log.count(Level::WARN, "not kept for its minimum hold");
         assert_eq!(warned, 1, "{log:?}");
     }
 }

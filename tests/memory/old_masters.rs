@@ -59,7 +59,7 @@ async fn a_lock_needs_a_majority_of_each_list() {
             [lacking]
         );
         let refused = locks.mutex("r").try_acquire().await.unwrap_err();
-        assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
+        assert!(*refused.reason() == Reason::TooFewMasters, "{refused}");
         let text = format!("1 of 3 {lacking} voted (need 2)");
         assert!(refused.to_string().contains(&text), "{refused}");
         let not_ready = locks.ready_within(millis(100)).await.unwrap_err();

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc};
 
 use quorlock::{
     __internals::{is_reentrant, plain},
-    ConfigError, Coordinator, Fault, Kind, LockState, LostReason, Owner, Reason, Renewal,
+    ConfigError, Coordinator, Fault, LockKind, LockState, LostReason, Owner, Reason, Renewal,
 };
 use tokio::{
     task::LocalSet,
@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::world::{KINDS, NAME, World, delay, error, lock, millis, own, seconds, until_queued};
 
-const BOTH: [Kind; 2] = [Kind::Reentrant, Kind::Fair];
+const BOTH: [LockKind; 2] = [LockKind::Reentrant, LockKind::Fair];
 
 /// Returns how deep `owner` holds the lock on each master, or 0 where it does not.
 fn depths(world: &World, owner: &Owner) -> Vec<u64> {
@@ -194,20 +194,20 @@ async fn an_owner_that_cannot_be_used_is_refused_before_anything_is_sent() {
     };
     let refused = "a mutex cannot be given an owner: use a reentrant lock, which an owner can \
                    acquire again";
-    assert_eq!(no_owner(Kind::Mutex).to_string(), refused);
+    assert_eq!(no_owner(LockKind::Mutex).to_string(), refused);
     let refused = "a semaphore cannot be given an owner: each of its acquisitions has an owner of \
                    its own";
-    assert_eq!(no_owner(Kind::Semaphore).to_string(), refused);
+    assert_eq!(no_owner(LockKind::Semaphore).to_string(), refused);
     let commands = world.commands();
     for (lock, error) in [
-        (locks.mutex(NAME).owner(&owner), no_owner(Kind::Mutex)),
+        (locks.mutex(NAME).owner(&owner), no_owner(LockKind::Mutex)),
         (
-            locks.mutex_all([NAME, "b"]).plain().owner(&owner),
-            no_owner(Kind::Mutex),
+            locks.multi_mutex([NAME, "b"]).plain().owner(&owner),
+            no_owner(LockKind::Mutex),
         ),
         (
             locks.semaphore(NAME, 2).plain().owner(&owner),
-            no_owner(Kind::Semaphore),
+            no_owner(LockKind::Semaphore),
         ),
         (locks.reentrant(NAME, &foreign), is_foreign.clone()),
         (locks.fair(NAME).owner(&foreign), is_foreign.clone()),
@@ -240,8 +240,8 @@ async fn a_task_that_cannot_reenter_in_time_keeps_its_queue_position() {
         let owner = world.locks.new_owner();
         for n in 0..8 {
             let lock = match n {
-                0..5 => lock(Kind::Fair, &world.locks, &owner),
-                _ => lock(Kind::Fair, &others, &others.new_owner()),
+                0..5 => lock(LockKind::Fair, &world.locks, &owner),
+                _ => lock(LockKind::Fair, &others, &others.new_owner()),
             };
             let order = order.clone();
             tasks.spawn_local(async move {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use quorlock::{
-    Coordinator, Fault, Kind, LockState, MasterSpec, MemoryMaster, Quarantine, Reason, Renewal,
+    Coordinator, Fault, LockKind, LockState, MasterSpec, MemoryMaster, Quarantine, Reason, Renewal,
     health::MasterState,
     tools::MasterView,
     votes::{Failure, Votes},
@@ -318,7 +318,11 @@ async fn a_majority_in_quarantine_is_its_own_error_and_says_when_it_ends() {
 /// its position in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_asks_again_when_a_majority_has_left_quarantine() {
-    for (kind, most) in [(Kind::Mutex, 8), (Kind::Reentrant, 8), (Kind::Fair, 48)] {
+    for (kind, most) in [
+        (LockKind::Mutex, 8),
+        (LockKind::Reentrant, 8),
+        (LockKind::Fair, 48),
+    ] {
         let world = world(3, Quarantine::Observed).await;
         restarted(&world, 0).await.unwrap();
         restarted(&world, 1).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use quorlock::{ConfigError, Coordinator, Guard, Kind, Lock, MemoryMaster, Reason};
+use quorlock::{ConfigError, Coordinator, Guard, Lock, LockKind, MemoryMaster, Reason};
 use tokio::time::{Instant, sleep};
 
 use super::world::{KINDS, masters, millis, seconds, until_queued};
@@ -124,7 +124,7 @@ async fn no_permit_is_free_while_another_kind_of_lock_has_the_name() {
         assert_eq!(lock.available_permits().await.unwrap(), 3);
         let guard = locks.of_kind(kind, "a", &owner).acquire().await.unwrap();
         guard.all_votes().await;
-        let free = if kind == Kind::Semaphore { 2 } else { 0 };
+        let free = if kind == LockKind::Semaphore { 2 } else { 0 };
         assert_eq!(lock.available_permits().await.unwrap(), free, "{kind}");
         assert_eq!(lock.try_acquire().await.is_ok(), free > 0, "{kind}");
         guard.release().await.unwrap();

@@ -42,7 +42,7 @@ async fn until_held(masters: &[MemoryMaster], names: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn all_names_are_held_or_none() {
     let world = World::new(3).await;
-    let lock = world.locks.mutex_all(["c", "a", "b", "a"]).plain();
+    let lock = world.locks.multi_mutex(["c", "a", "b", "a"]).plain();
     let guard = lock.try_acquire().await.unwrap();
     assert!(guard.names().eq(["a", "b", "c"]));
     assert_eq!((guard.name(), guard.rounds()), ("a", 1));
@@ -82,10 +82,10 @@ async fn names_that_cannot_be_used_are_refused_before_anything_is_sent() {
         range: "from 1 to 100".to_owned(),
     };
     for (lock, expected) in [
-        (world.locks.mutex_all(none).plain(), names(0)),
-        (world.locks.mutex_all(&many).plain(), names(101)),
+        (world.locks.multi_mutex(none).plain(), names(0)),
+        (world.locks.multi_mutex(&many).plain(), names(101)),
         (
-            world.locks.mutex_all(["a", ""]).plain(),
+            world.locks.multi_mutex(["a", ""]).plain(),
             ConfigError::EmptyName,
         ),
     ] {
@@ -95,7 +95,7 @@ async fn names_that_cannot_be_used_are_refused_before_anything_is_sent() {
     assert_eq!(world.commands(), sent);
     let guard = world
         .locks
-        .mutex_all(&many[1..])
+        .multi_mutex(&many[1..])
         .plain()
         .acquire()
         .await
@@ -108,7 +108,7 @@ async fn names_that_cannot_be_used_are_refused_before_anything_is_sent() {
 async fn a_waiter_keeps_the_first_names_only() {
     let world = World::new(3).await;
     let other = world.locks.mutex("b").acquire().await.unwrap();
-    let lock = world.locks.mutex_all(["a", "b", "c"]).plain();
+    let lock = world.locks.multi_mutex(["a", "b", "c"]).plain();
     let waiting = tokio::spawn(async move { lock.acquire().await });
     until_held(&world.masters, &["a", "b"]).await;
     assert!(world.locks.mutex("a").try_acquire().await.is_err());
@@ -129,7 +129,7 @@ async fn a_wait_may_be_longer_than_the_ttl() {
     let other = world.locks.mutex("b").acquire().await.unwrap();
     let lock = world
         .locks
-        .mutex_all(["a", "b"])
+        .multi_mutex(["a", "b"])
         .plain()
         .ttl(seconds(2))
         .renewal(Renewal::Off);
@@ -150,7 +150,7 @@ async fn a_wait_may_be_longer_than_the_ttl() {
 async fn a_future_that_is_not_polled_keeps_nothing() {
     let world = World::new(3).await;
     let other = world.locks.mutex("b").acquire().await.unwrap();
-    let lock = world.locks.mutex_all(["a", "b"]).plain().ttl(seconds(2));
+    let lock = world.locks.multi_mutex(["a", "b"]).plain().ttl(seconds(2));
     let mut waiting = Box::pin(async move { lock.acquire().await.unwrap() });
     let _ = timeout(millis(100), waiting.as_mut()).await;
     until_held(&world.masters, &["a", "b"]).await;
@@ -174,7 +174,7 @@ async fn a_name_that_is_lost_during_the_wait_is_acquired_again() {
     let other = world.locks.mutex("d").acquire().await.unwrap();
     let lock = world
         .locks
-        .mutex_all(["a", "b", "c", "d"])
+        .multi_mutex(["a", "b", "c", "d"])
         .plain()
         .ttl(seconds(3));
     let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -198,7 +198,7 @@ async fn a_name_that_is_lost_during_the_wait_is_acquired_again() {
 #[tokio::test(start_paused = true)]
 async fn the_guard_is_lost_with_its_first_name() {
     let world = World::new(3).await;
-    let lock = world.locks.mutex_all(["a", "b", "c"]).plain();
+    let lock = world.locks.multi_mutex(["a", "b", "c"]).plain();
     let guard = lock.acquire().await.unwrap();
     for master in &world.masters {
         master.set("b", "another's", None);
@@ -216,7 +216,7 @@ async fn an_extension_extends_all_names() {
     let world = World::new(3).await;
     let lock = world
         .locks
-        .mutex_all(["a", "b", "c"])
+        .multi_mutex(["a", "b", "c"])
         .plain()
         .renewal(Renewal::Off);
     let guard = lock.acquire().await.unwrap();
@@ -239,7 +239,7 @@ async fn an_extension_extends_all_names() {
 async fn slow_masters_delay_an_inspection_once_and_hide_no_loss() {
     let world = World::new(3).await;
     let names: Vec<_> = (0..100).map(|number| format!("{number}")).collect();
-    let lock = world.locks.mutex_all(&names).plain();
+    let lock = world.locks.multi_mutex(&names).plain();
     world.masters[0].inject(Fault::Delay(millis(40)));
     let (took, inspection) = timed(lock.inspect()).await;
     assert!(!inspection.unwrap().is_held());
@@ -248,7 +248,7 @@ async fn slow_masters_delay_an_inspection_once_and_hide_no_loss() {
 
     let guard = world
         .locks
-        .mutex_all(["a", "b"])
+        .multi_mutex(["a", "b"])
         .plain()
         .acquire()
         .await
@@ -271,7 +271,7 @@ async fn a_wait_ends_by_its_deadline() {
     for name in ["b", "d"] {
         others.push(world.locks.mutex(name).acquire().await.unwrap());
     }
-    let lock = world.locks.mutex_all(["a", "b", "c", "d"]).plain();
+    let lock = world.locks.multi_mutex(["a", "b", "c", "d"]).plain();
     for (limit, name) in [(millis(0), "b"), (seconds(3), "b"), (seconds(3), "d")] {
         if name == "d" {
             others.remove(0).release().await.unwrap();
@@ -291,7 +291,7 @@ async fn another_kind_of_lock_and_a_closed_coordinator_end_a_wait() {
     let world = World::new(3).await;
     let reentrant = world.locks.reentrant("b", &world.locks.new_owner());
     let other = reentrant.acquire().await.unwrap();
-    let lock = world.locks.mutex_all(["a", "b", "c"]).plain();
+    let lock = world.locks.multi_mutex(["a", "b", "c"]).plain();
     let error = lock.acquire().await.unwrap_err();
     assert_eq!((error.name(), error.reason()), ("b", &Reason::OtherKind));
     until_held(&world.masters, &["b"]).await;
@@ -317,7 +317,7 @@ async fn a_close_at_any_moment_ends_a_wait_in_a_guard_or_an_error() {
     for moment in 0..60 {
         let world = World::new(3).await;
         let other = world.locks.mutex("b").acquire().await.unwrap();
-        let lock = world.locks.mutex_all(["a", "b"]).plain();
+        let lock = world.locks.multi_mutex(["a", "b"]).plain();
         let waiting = tokio::spawn(async move { lock.acquire().await });
         until_held(&world.masters, &["a", "b"]).await;
         world.inject_all(&delay(20));
@@ -348,7 +348,7 @@ async fn each_name_has_tokens_of_its_own() {
     ] {
         let guard = world
             .locks
-            .mutex_all(&names)
+            .multi_mutex(&names)
             .fenced()
             .acquire()
             .await
@@ -367,7 +367,7 @@ async fn each_name_stays_for_its_minimum_time() {
     let world = World::new(3).await;
     let lock = world
         .locks
-        .mutex_all(["a", "b"])
+        .multi_mutex(["a", "b"])
         .plain()
         .min_hold(seconds(20));
     let began = Instant::now();
@@ -383,7 +383,7 @@ async fn each_name_stays_for_its_minimum_time() {
 async fn a_waiter_for_one_name_gets_its_turn() {
     let world = World::new(3).await;
     world.inject_all(&Fault::Delay(millis(1)));
-    let lock = world.locks.mutex_all(["a", "b", "c"]).plain();
+    let lock = world.locks.multi_mutex(["a", "b", "c"]).plain();
     let busy = tokio::spawn(async move {
         loop {
             let guard = lock.acquire().await.unwrap();
@@ -445,7 +445,7 @@ async fn a_set_of_64_names_gets_its_turn_among_single_users() {
         });
     }
     let names: Vec<_> = (0..64).collect();
-    let lock = world.locks.mutex_all(names.iter().map(word)).plain();
+    let lock = world.locks.multi_mutex(names.iter().map(word)).plain();
     for _ in 0..3 {
         let (took, guard) = timed(lock.acquire()).await;
         let guard = guard.unwrap();

@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, pin::pin, slice, time::Duration};
 
-use quorlock::{Coordinator, Fault, Guard, Kind, MemoryMaster};
+use quorlock::{Coordinator, Fault, Guard, LockKind, MemoryMaster};
 use tokio::time::{Instant, sleep};
 
 use super::world::{World, masters, millis, seconds, timed};
@@ -32,7 +32,7 @@ async fn wait_for_last(lacking: [&[usize]; 3]) -> Duration {
     let builder = || {
         let builder = Coordinator::builder().masters(&masters);
         let builder = builder.max_ttl(seconds(600)).ttl(seconds(600));
-        builder.waiter_timeout(seconds(120)) // a poll comes after 30 s at the earliest
+        builder.silent_waiter_timeout(seconds(120)) // a poll comes after 30 s at the earliest
     };
     let locks = builder().build().unwrap();
     let lock = locks.semaphore(NAME, PERMITS).plain();
@@ -157,7 +157,7 @@ async fn a_waiter_pauses_if_the_votes_are_split_again_and_again() {
 /// Calls that come all the time lead to some rounds at once, and then to 20 in a second.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_pauses_whatever_calls_come() {
-    for kind in [Kind::Fair, Kind::ReadWrite, Kind::Semaphore] {
+    for kind in [LockKind::Fair, LockKind::ReadWrite, LockKind::Semaphore] {
         let world = World::new(3).await;
         let (owner, other) = (world.locks.new_owner(), world.locks.new_owner());
         let lock = |owner| world.locks.of_kind(kind, NAME, owner);

@@ -14,7 +14,7 @@ use std::{
 
 use quorlock::{
     __internals::{is_reentrant, plain},
-    Coordinator, Fault, Kind, Lock, MemoryMaster, Owner, Reason,
+    Coordinator, Fault, Lock, LockKind, MemoryMaster, Owner, Reason,
 };
 use testkit::{polled::polled, random::Random};
 use tokio::{
@@ -30,7 +30,7 @@ const LASTS: Duration = seconds(4);
 /// A lock of each kind, and a fenced one.
 const LOCKS: usize = 2 * KINDS.len();
 
-fn kind(number: usize) -> Kind {
+fn kind(number: usize) -> LockKind {
     KINDS[number % KINDS.len()]
 }
 

@@ -15,7 +15,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use quorlock::{Coordinator, Fault, Guard, Kind, Lock, LockState, LostReason};
+use quorlock::{Coordinator, Fault, Guard, Lock, LockKind, LockState, LostReason};
 use testkit::on_event::OnEvent;
 use tokio::{
     spawn,
@@ -185,7 +185,7 @@ async fn panic_in_task(world: &World, why: &str) {
 
 #[test]
 fn a_panic_in_a_task_harms_no_other_call() {
-    let lock = |locks: &Coordinator, kind: Kind| {
+    let lock = |locks: &Coordinator, kind: LockKind| {
         locks.of_kind(kind, format!("a {kind}"), &locks.new_owner())
     };
     // Without the vote of its only master, a round would never end.

@@ -3,7 +3,7 @@
 use std::{future::poll_fn, mem, pin::Pin, task::Poll, thread, time::Duration};
 
 use quorlock::{
-    Builder, Coordinator, Fault, Guard, Kind, Lock, MemoryMaster, Owner, Quarantine, Renewal,
+    Builder, Coordinator, Fault, Guard, Lock, LockKind, MemoryMaster, Owner, Quarantine, Renewal,
     votes::Votes,
 };
 pub(crate) use testkit::times::{millis, seconds};
@@ -129,12 +129,12 @@ pub(crate) async fn held_for_a_second() -> (World, Guard) {
 }
 
 /// Returns a lock of this kind, with the name that most tests use.
-pub(crate) fn lock(kind: Kind, locks: &Coordinator, owner: &Owner) -> Lock {
+pub(crate) fn lock(kind: LockKind, locks: &Coordinator, owner: &Owner) -> Lock {
     locks.of_kind(kind, NAME, owner)
 }
 
 /// Returns the lock for an owner of its own.
-pub(crate) fn own(kind: Kind, locks: &Coordinator) -> Lock {
+pub(crate) fn own(kind: LockKind, locks: &Coordinator) -> Lock {
     lock(kind, locks, &locks.new_owner())
 }
 

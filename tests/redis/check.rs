@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Builder, Coordinator, Kind, MasterSpec, Quarantine};
+use quorlock::{Builder, Coordinator, LockKind, MasterSpec, Quarantine};
 use quorlock_check::{
     CheckSettings, Report,
     Severity::{self, Critical, Info, Unknown, Warn},
@@ -328,13 +328,13 @@ pub(crate) async fn as_user(masters: &[Server], shared: &CheckSettings, rules: &
 }
 
 /// Returns how findings call the locks of a kind.
-pub(crate) fn locks_of(kind: Kind) -> &'static str {
+pub(crate) fn locks_of(kind: LockKind) -> &'static str {
     match kind {
-        Kind::Mutex => "mutexes",
-        Kind::Reentrant => "reentrant locks",
-        Kind::Fair => "fair locks",
-        Kind::ReadWrite => "read-write locks",
-        Kind::Semaphore => "semaphores",
+        LockKind::Mutex => "mutexes",
+        LockKind::Reentrant => "reentrant locks",
+        LockKind::Fair => "fair locks",
+        LockKind::ReadWrite => "read-write locks",
+        LockKind::Semaphore => "semaphores",
         other => panic!("{other:?} has no name here"),
     }
 }

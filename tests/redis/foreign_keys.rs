@@ -1,7 +1,7 @@
 //! Keys of other clients under our lock's name, on some masters or on all.
 
 use quorlock::{
-    ExtendError, Kind,
+    ExtendError, LockKind,
     votes::{Refusal, Vote},
 };
 
@@ -13,13 +13,16 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
     with_masters(3, async |masters| {
         let locks = coordinator(patient(), &masters);
         for (kind, write) in [
-            (Kind::Mutex, r"return redis.call('SET', KEYS[1], 'th\255m')"),
             (
-                Kind::Reentrant,
+                LockKind::Mutex,
+                r"return redis.call('SET', KEYS[1], 'th\255m')",
+            ),
+            (
+                LockKind::Reentrant,
                 r"return redis.call('HSET', KEYS[1], 'th\255m', 1)",
             ),
             (
-                Kind::Fair,
+                LockKind::Fair,
                 r"redis.call('ZADD', 'quorlock:queue:{r}', 0, '\254')
                 return redis.call('HSET', KEYS[1], 'th\255m', 1, 'quorlock:fair', 1, 'mode', 'quorlock')",
             ),
@@ -31,7 +34,7 @@ fn an_owner_that_is_not_utf_8_holds_its_lock() {
                     master.command(&["PEXPIRE", "r", "60000"]);
                 }
             };
-            let shown = (kind != Kind::Mutex).then_some(r"th\xffm");
+            let shown = (kind != LockKind::Mutex).then_some(r"th\xffm");
             let lock = locks.of_kind(kind, "r", &locks.new_owner());
             let guard = lock.try_acquire().await.unwrap();
             guard.all_votes().await;

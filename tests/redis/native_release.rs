@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use quorlock::{__internals::plain, Guard, Kind, Lock};
+use quorlock::{__internals::plain, Guard, Lock, LockKind};
 use testkit::proxy::Proxy;
 use tokio::task::JoinSet;
 
@@ -89,8 +89,8 @@ fn other_locks_are_released_by_the_script() {
         let owner = locks.new_owner();
         for lock in [
             plain(locks.mutex("r").fenced()),
-            locks.of_kind(Kind::Reentrant, "r", &owner),
-            locks.of_kind(Kind::Fair, "r", &owner),
+            locks.of_kind(LockKind::Reentrant, "r", &owner),
+            locks.of_kind(LockKind::Fair, "r", &owner),
         ] {
             cycles(&lock).await;
         }

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use quorlock::{
-    Kind, Reason,
+    LockKind, Reason,
     votes::{Refusal, Vote},
 };
 
@@ -97,7 +97,10 @@ fn redissons_lock_on_a_majority_excludes_ours_until_its_last_unlock() {
             }
             let lock = locks.reentrant(name, &locks.new_owner());
             let holder = lock.inspect().await.unwrap().holders.remove(0);
-            assert_eq!((holder.kind, holder.owner), (Some(Kind::Reentrant), None));
+            assert_eq!(
+                (holder.kind, holder.owner),
+                (Some(LockKind::Reentrant), None)
+            );
             assert_eq!(holder.depth, 2);
             let left = holder.remaining.unwrap();
             assert!(left > Duration::from_secs(50) && left <= Duration::from_secs(60));

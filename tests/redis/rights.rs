@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{
     __internals::{downgrade, has_queue, has_readers, is_reentrant, plain},
-    AskError, Builder, Coordinator, Guard, Kind, Lock, Quarantine, Reason,
+    AskError, Builder, Coordinator, Guard, Lock, LockKind, Quarantine, Reason,
 };
 use quorlock_check::{Finding, Severity::Info};
 
@@ -77,7 +77,7 @@ fn builder() -> Builder {
 }
 
 /// Sends every verb that a kind of lock has.
-async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: bool) {
+async fn every_verb(masters: &[Server], urls: &[String], kind: LockKind, is_fenced: bool) {
     let [one, other] = [0, 1].map(|_| builder().masters(urls).build().unwrap());
     let (mine, theirs) = (one.new_owner(), other.new_owner());
     let (my_lock, their_lock) = (
@@ -90,7 +90,7 @@ async fn every_verb(masters: &[Server], urls: &[String], kind: Kind, is_fenced: 
         let reader = plain(one.read_write("r").owner(&mine).read());
         every_verb_of(masters, kind, reader, their_lock.clone()).await;
     }
-    if kind == Kind::Semaphore {
+    if kind == LockKind::Semaphore {
         several_permits([&one, &other], is_fenced).await;
     }
     let (my_lock, their_lock) = if is_fenced {
@@ -169,7 +169,7 @@ async fn several_permits(locks: [&Coordinator; 2], is_fenced: bool) {
 }
 
 /// Sends every verb for two locks that exclude each other, with owners of their own.
-async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock: Lock) {
+async fn every_verb_of(masters: &[Server], kind: LockKind, my_lock: Lock, their_lock: Lock) {
     assert!(!my_lock.is_held().await.unwrap());
     let held = acquire_on_all(&my_lock).await;
     assert!(their_lock.is_held().await.unwrap());
@@ -224,7 +224,7 @@ async fn every_verb_of(masters: &[Server], kind: Kind, my_lock: Lock, their_lock
 }
 
 /// Lets another client hold the lock on all `masters`.
-async fn block(masters: &[Server], kind: Kind) -> Guard {
+async fn block(masters: &[Server], kind: LockKind) -> Guard {
     let locks = coordinator(builder(), masters);
     acquire_on_all(&locks.of_kind(kind, "r", &locks.new_owner())).await
 }
@@ -245,7 +245,7 @@ fn the_rights_in_the_guide_are_enough_for_mutexes() {
         let rules = documented("mutexes");
         let urls = urls_of(&rules, &masters);
         for is_fenced in [false, true] {
-            every_verb(&masters, &urls, Kind::Mutex, is_fenced).await;
+            every_verb(&masters, &urls, LockKind::Mutex, is_fenced).await;
         }
         // Every kind of holder can be inspected.
         for kind in KINDS {
@@ -306,7 +306,7 @@ fn the_rights_in_the_scripts_documentation_are_enough_for_each_kind() {
     with_masters(3, async |masters| {
         for kind in KINDS {
             // The row of fair locks has what they need in addition.
-            let also = (kind == Kind::Fair).then_some("reentrant");
+            let also = (kind == LockKind::Fair).then_some("reentrant");
             for is_fenced in [false, true] {
                 let fenced = if is_fenced { &["any, fenced"][..] } else { &[] };
                 let rows = ["all", "quarantine", "inspect", "break", kind.as_str()];
@@ -330,7 +330,7 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
     on_each_version(3, async |version, masters| {
         let kinds = match version {
             "the server program" => &KINDS[..],
-            _ => &[Kind::Mutex], // these have errors of their own
+            _ => &[LockKind::Mutex], // these have errors of their own
         };
         for &kind in kinds {
             for is_fenced in [false, true] {
@@ -369,7 +369,7 @@ fn a_right_to_other_keys_only_is_missing() {
         if version == "the server program" && server::is_before_7() {
             return; // these servers have no selectors
         }
-        for (kind, right) in [(Kind::Mutex, "pttl"), (Kind::Reentrant, "hset")] {
+        for (kind, right) in [(LockKind::Mutex, "pttl"), (LockKind::Reentrant, "hset")] {
             let case = format!("{version}: {kind}, {right}");
             let rules = [format!("-{right}"), format!("(+{right} ~other)")];
             give(&masters, &rules);
@@ -411,7 +411,7 @@ async fn find_missing(case: &str, right: &str, locks: &Coordinator, lock: &Lock)
 
 /// Returns each right that such a lock needs, and the rules of a user that has all others. For a
 /// fenced lock, only those for its token.
-fn without_each(kind: Kind, is_fenced: bool) -> Vec<(String, Vec<String>)> {
+fn without_each(kind: LockKind, is_fenced: bool) -> Vec<(String, Vec<String>)> {
     let row = if is_fenced {
         "any, fenced"
     } else {

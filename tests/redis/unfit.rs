@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use futures::StreamExt;
-use quorlock::{Kind, health::MasterHealth};
+use quorlock::{LockKind, health::MasterHealth};
 use testkit::captured_log::CapturedLog;
 use tracing::Level;
 
@@ -215,7 +215,7 @@ fn a_command_that_the_locks_do_not_need_may_be_denied() {
             .all_ready_within(Duration::from_secs(5))
             .await
             .unwrap();
-        drop(acquire_on_all(&locks.of_kind(Kind::Fair, "f", &owner)).await);
+        drop(acquire_on_all(&locks.of_kind(LockKind::Fair, "f", &owner)).await);
         locks.all_ready_within(Duration::ZERO).await.unwrap();
         assert!(locks.health().iter().all(MasterHealth::can_vote));
         close_at_once(&locks).await;

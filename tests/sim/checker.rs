@@ -13,7 +13,7 @@ use super::{
     plan::{LockPlan, Model, Plan},
     process::Process,
 };
-use crate::{Guard, Kind};
+use crate::{Guard, LockKind};
 
 /// A rule that a run broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -377,7 +377,7 @@ impl Checker {
             });
         let guard = |tenure: &u64| self.tenures.get(tenure).map(|tenure| &tenure.guard);
         let is_reader = |tenure| guard(tenure).is_some_and(|guard| guard.shares());
-        if kind == Kind::ReadWrite && valid.values().flatten().all(is_reader) {
+        if kind == LockKind::ReadWrite && valid.values().flatten().all(is_reader) {
             valid.clear();
         }
         let slots = valid
@@ -604,7 +604,7 @@ mod tests {
 
     impl Planted {
         fn new(is_fenced: bool) -> Self {
-            let mut plan = Plan::of_clocks(Kind::Mutex, &[0; 3], &[0]);
+            let mut plan = Plan::of_clocks(LockKind::Mutex, &[0; 3], &[0]);
             plan.locks[0].is_fenced = is_fenced;
             let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new())).unwrap();
             let locks = ["a", "b"].map(|name| match is_fenced {

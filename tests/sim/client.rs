@@ -18,7 +18,7 @@ use super::{
     stream,
     world::World,
 };
-use crate::{AcquireError, Coordinator, Groups, Guard, Kind, Lock, Owner, Quarantine, Renewal};
+use crate::{AcquireError, Coordinator, Groups, Guard, Lock, LockKind, Owner, Quarantine, Renewal};
 
 /// What all programs of a run share.
 #[derive(Clone)]
@@ -182,7 +182,7 @@ impl Task {
         let number = wanted[0];
         let which = self.random.index(self.owners.len());
         let reads =
-            self.shared.plan.locks[number].kind == Kind::ReadWrite && self.random.is_one_in(2);
+            self.shared.plan.locks[number].kind == LockKind::ReadWrite && self.random.is_one_in(2);
         let lock = self.lock(wanted, which, reads);
         let kind = self.shared.plan.locks[number].kind;
         let has_owner = self.shared.plan.locks[number].has_owner();
@@ -248,7 +248,7 @@ impl Task {
                 .lock()
                 .write(number, tenure, read, token);
         }
-        if kind == Kind::ReadWrite && is_writer && self.random.is_one_in(2) {
+        if kind == LockKind::ReadWrite && is_writer && self.random.is_one_in(2) {
             guard.downgrade();
             assert!(guard.shares());
             self.hold(attempts[0], &guard, &lock).await;
@@ -408,7 +408,7 @@ impl Task {
         let bound = self.shared.plan.attempt_bound();
         let plan = self.shared.plan.locks[attempt.lock];
         let holder = attempt.owner.unwrap_or_default();
-        let other = (plan.kind == Kind::ReadWrite).then(|| {
+        let other = (plan.kind == LockKind::ReadWrite).then(|| {
             let owner = &self.owners[(holder - self.first_owner) as usize];
             let lock = self.locks.read_write(plan.name).owner(owner);
             if self.random.is_one_in(2) {
@@ -499,7 +499,9 @@ pub(super) fn wanted(locks: &Groups, plan: &Plan, wanted: &[usize], owner: &Owne
 /// Returns several mutexes as one lock. It has tokens if one of them has.
 fn set(locks: &Groups, plan: &Plan, wanted: &[usize]) -> Lock {
     let plans = wanted.iter().map(|number| &plan.locks[*number]);
-    let lock = locks.mutex_all(plans.clone().map(|plan| plan.name)).plain();
+    let lock = locks
+        .multi_mutex(plans.clone().map(|plan| plan.name))
+        .plain();
     if plans.clone().any(|plan| plan.is_fenced) {
         lock.fenced().plain()
     } else {
@@ -509,7 +511,7 @@ fn set(locks: &Groups, plan: &Plan, wanted: &[usize]) -> Lock {
 
 pub(super) fn lock(locks: &Groups, plan: &LockPlan, owner: &Owner) -> Lock {
     let lock = match plan.kind {
-        Kind::Semaphore => locks.semaphore(plan.name, plan.most_holders).plain(),
+        LockKind::Semaphore => locks.semaphore(plan.name, plan.most_holders).plain(),
         kind => locks.of(plan.name).of_kind(kind, plan.name, owner),
     };
     if plan.is_fenced {

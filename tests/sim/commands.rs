@@ -5,7 +5,7 @@ use std::{borrow::Cow, fmt, sync::LazyLock};
 use quorlock_memory::heart::{self, Reply};
 
 use crate::{
-    Kind,
+    LockKind,
     core::{
         kind::script::{ORIGIN, Script},
         protocol::words::fixture::scripts,
@@ -87,7 +87,7 @@ pub(super) fn takes_for_new(words: &Words<'_>) -> bool {
 /// A command about a lock.
 pub(super) struct LockCommand<'a> {
     pub(super) verb: Verb,
-    pub(super) kind: Kind,
+    pub(super) kind: LockKind,
     pub(super) key: &'a str,
     pub(super) by: Option<By<'a>>,
     /// The slot that the sender has or wants.
@@ -122,7 +122,7 @@ impl<'a> LockCommand<'a> {
         if !is_of_lock(words) {
             return None;
         }
-        let (mut kind, mut slot) = (Kind::Mutex, None);
+        let (mut kind, mut slot) = (LockKind::Mutex, None);
         let (mut ticket, mut ignores_waiters) = (None, false);
         let (verb, key, by) = match *words {
             [b"SET", key, token, ..] => (Verb::Acquire, key, Some(By::Token(token))),
@@ -134,15 +134,15 @@ impl<'a> LockCommand<'a> {
                 let script = script_of(words).expect("the crate has sent a script of its own");
                 let arguments = &words[3 + parsed(keys)?..];
                 let (of, what) = script.name.split_once('/')?;
-                kind = Kind::of_word(of).unwrap_or(kind);
+                kind = LockKind::of_word(of).unwrap_or(kind);
                 let verb = verb(kind, what, arguments)?;
-                if kind == Kind::Semaphore && verb != Verb::Release {
+                if kind == LockKind::Semaphore && verb != Verb::Release {
                     let at = if verb == Verb::Acquire { 4 } else { 3 };
                     slot = arguments.get(at).and_then(|slot| parsed(slot));
                 }
                 let by = match *arguments {
                     _ if of == "shared" => None,
-                    [token, ..] if kind == Kind::Mutex => Some(By::Token(token)),
+                    [token, ..] if kind == LockKind::Mutex => Some(By::Token(token)),
                     [owner, attempt, ref rest @ ..] => {
                         ticket = rest.iter().copied().find(|word| word.ends_with(owner));
                         ignores_waiters = rest.contains(&b"-1".as_slice());
@@ -167,7 +167,7 @@ impl<'a> LockCommand<'a> {
 
     /// Returns what a reply to the command says.
     pub(super) fn answer(&self, reply: &Reply) -> Answer {
-        let chooses_slot = self.kind == Kind::Semaphore && self.verb == Verb::Acquire;
+        let chooses_slot = self.kind == LockKind::Semaphore && self.verb == Verb::Acquire;
         match reply {
             Reply::Int(slot @ 1..) if chooses_slot => Answer::Granted(Slot::new(*slot as u16)),
             Reply::Int(1) => Answer::Granted(self.slot),
@@ -181,8 +181,8 @@ impl<'a> LockCommand<'a> {
 
 /// Returns the verb of a script. A release that leaves a level of a read-write lock runs the script
 /// that extends, with the TTL 0.
-fn verb(kind: Kind, what: &str, arguments: &Words<'_>) -> Option<Verb> {
-    let is_level = kind == Kind::ReadWrite && arguments.get(3) == Some(&&b"0"[..]);
+fn verb(kind: LockKind, what: &str, arguments: &Words<'_>) -> Option<Verb> {
+    let is_level = kind == LockKind::ReadWrite && arguments.get(3) == Some(&&b"0"[..]);
     match what {
         "acquire" | "acquire_watched" => Some(Verb::Acquire),
         "extend" if is_level => Some(Verb::Release),
@@ -258,7 +258,7 @@ mod tests {
                 let shown = format!("{kind} {}", Shown(&words));
                 assert_eq!((read.verb, read.key), (expected, "r"), "{shown}");
                 assert!(read.by == by, "{shown}");
-                let ignores = matches!(kind, Kind::ReadWrite | Kind::Semaphore);
+                let ignores = matches!(kind, LockKind::ReadWrite | LockKind::Semaphore);
                 assert_eq!(
                     read.ignores_waiters,
                     ignores && verb == Verb::Heal,

@@ -83,16 +83,16 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kind;
+    use crate::LockKind;
 
     /// Returns the first count of rounds that is too much. Each of `commands` has a verb, its
     /// attempt, and a ticket, and comes 2 ms after the one before, or later after a `Probe`.
     fn too_much(commands: impl IntoIterator<Item = (Verb, u64, &'static str)>) -> Option<u32> {
-        too_much_of(Kind::Semaphore, commands)
+        too_much_of(LockKind::Semaphore, commands)
     }
 
     fn too_much_of(
-        kind: Kind,
+        kind: LockKind,
         commands: impl IntoIterator<Item = (Verb, u64, &'static str)>,
     ) -> Option<u32> {
         let (mut hurry, mut now) = (Hurry::default(), 0);
@@ -134,8 +134,8 @@ mod tests {
 
     #[test]
     fn reports_of_a_lock_without_queues_lead_to_one_round_each() {
-        assert_eq!(too_much_of(Kind::Reentrant, rounds(30)), None);
-        assert_eq!(too_much_of(Kind::Reentrant, rounds(40)), Some(31));
+        assert_eq!(too_much_of(LockKind::Reentrant, rounds(30)), None);
+        assert_eq!(too_much_of(LockKind::Reentrant, rounds(40)), Some(31));
     }
 
     #[test]

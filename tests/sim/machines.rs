@@ -14,7 +14,7 @@ use quorlock_memory::heart::{self, Data, Version};
 use testkit::random::Random;
 
 use crate::{
-    Kind, Renewal,
+    LockKind, Renewal,
     core::{
         config::Config,
         kind::Access,
@@ -145,10 +145,10 @@ impl Run {
         };
         let names = KeyTemplate::parse("{name}").unwrap();
         let lock = |lock: u64, random: &mut Random| {
-            let kind = random.pick(&Kind::ALL);
+            let kind = random.pick(&LockKind::ALL);
             let lock_id = names.lock_id(kind, format!("r{lock}").into()).unwrap();
             let ttl = Duration::from_millis(200 + random.below(1_800));
-            let permits = if kind == Kind::Semaphore { 2 } else { 1 };
+            let permits = if kind == LockKind::Semaphore { 2 } else { 1 };
             (lock_id.with_permits(permits), Ttl::whole(ttl).unwrap())
         };
         let config = Arc::new(Config {
@@ -448,8 +448,8 @@ impl Run {
                 if let Some(token) = machine.claim(id).holding.candidate
                     && let Some(before) = self.tokens.insert(lock, token)
                     && before >= token
-                    && self.locks[lock].0.kind() != Kind::ReadWrite
-                    && self.locks[lock].0.kind() != Kind::Semaphore
+                    && self.locks[lock].0.kind() != LockKind::ReadWrite
+                    && self.locks[lock].0.kind() != LockKind::Semaphore
                 {
                     self.wrong = Some(format!("token {token} after {before}"));
                 }
@@ -590,7 +590,7 @@ impl Run {
             let now = self.now + later.as_nanos() as u64;
             let micros = server.heart.micros(micros(now));
             // The key of a lock with several holders may have entries that have ended.
-            let kinds = [Kind::Mutex, Kind::Reentrant, Kind::Fair];
+            let kinds = [LockKind::Mutex, LockKind::Reentrant, LockKind::Fair];
             let locks = self.locks.iter().map(|(lock_id, _)| lock_id);
             for lock in locks.filter(|lock| kinds.contains(&lock.kind())) {
                 let key = lock.key();

@@ -343,9 +343,9 @@ async fn check_end(clients: Clients) {
     let mut processes = Vec::new();
     for client in running {
         let locks = client.locks.coordinators();
-        let timeouts = locks.map(|locks| locks.context().waiter_timeout());
-        let waiter_timeout = timeouts.max().unwrap_or_default();
-        let bound = plan.max_ttl.max(waiter_timeout * 2) + Duration::from_millis(100);
+        let timeouts = locks.map(|locks| locks.context().silent_waiter_timeout());
+        let silent_waiter_timeout = timeouts.max().unwrap_or_default();
+        let bound = plan.max_ttl.max(silent_waiter_timeout * 2) + Duration::from_millis(100);
         let began = Instant::now();
         let closing = client.process.task({
             let (locks, shared) = (client.locks.clone(), shared.clone());

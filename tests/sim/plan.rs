@@ -5,7 +5,7 @@ use std::time::Duration;
 use testkit::random::Random;
 
 use super::{change::Lists, setup::Setup};
-use crate::{Kind, core::restart::Quarantine};
+use crate::{LockKind, core::restart::Quarantine};
 
 /// Whether the faults of a run are within the model, in which the crate promises exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,7 +187,7 @@ type Master = usize;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LockPlan {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
+    pub(super) kind: LockKind,
     pub(super) is_fenced: bool,
     /// The number of holders that may be valid at the same time.
     pub(super) most_holders: usize,
@@ -251,13 +251,13 @@ impl Fault {
 impl LockPlan {
     /// Draws a lock of any kind.
     pub(super) fn draw(name: &'static str, random: &mut Random) -> Self {
-        let kind = random.pick(&Kind::ALL);
+        let kind = random.pick(&LockKind::ALL);
         Self {
             name,
             kind,
             is_fenced: random.is_one_in(2),
             most_holders: match kind {
-                Kind::Semaphore => 1 + random.index(3),
+                LockKind::Semaphore => 1 + random.index(3),
                 _ => 1,
             },
             groups: [0; 2],
@@ -268,7 +268,7 @@ impl LockPlan {
     pub(super) fn draw_mutex(name: &'static str, random: &mut Random) -> Self {
         Self {
             name,
-            kind: Kind::Mutex,
+            kind: LockKind::Mutex,
             is_fenced: random.is_one_in(3),
             most_holders: 1,
             groups: [0; 2],
@@ -277,12 +277,12 @@ impl LockPlan {
 
     /// Returns whether the lock is a semaphore with a single permit, which excludes like a mutex.
     pub(super) fn has_one_holder(&self) -> bool {
-        self.kind == Kind::Semaphore && self.most_holders == 1
+        self.kind == LockKind::Semaphore && self.most_holders == 1
     }
 
     /// Returns whether a program chooses the owner. Each permit of a semaphore has its own.
     pub(super) fn has_owner(&self) -> bool {
-        self.kind.has_owner() && self.kind != Kind::Semaphore
+        self.kind.has_owner() && self.kind != LockKind::Semaphore
     }
 }
 
@@ -294,7 +294,7 @@ impl Plan {
 
     /// Returns a plan without faults: one fenced lock, and one process for each offset of a wall
     /// clock, in milliseconds. There is a master for each offset in `servers`.
-    pub(super) fn of_clocks(kind: Kind, servers: &[i64], wall_offsets: &[i64]) -> Self {
+    pub(super) fn of_clocks(kind: LockKind, servers: &[i64], wall_offsets: &[i64]) -> Self {
         let (masters, places) = (servers.len(), wall_offsets.len());
         Self {
             masters,
@@ -468,9 +468,9 @@ impl Plan {
     /// Returns the time within which somebody gets each lock after all faults have ended. First, a
     /// quarantine, a TTL and the time of a dead waiter may have to pass, and late packets arrive.
     pub(super) fn progress_bound(&self) -> Duration {
-        let waiter_timeout = Duration::from_secs(3);
+        let silent_waiter_timeout = Duration::from_secs(3);
         let poll = Duration::from_millis(1_500);
-        self.quarantine() + self.max_ttl + waiter_timeout + self.latency.longest() + poll * 2
+        self.quarantine() + self.max_ttl + silent_waiter_timeout + self.latency.longest() + poll * 2
     }
 
     /// Returns how long an attempt may take at most, and how long `acquire_within` may go on after

@@ -17,7 +17,7 @@ use super::{
     world::{What, World},
 };
 use crate::{
-    Kind,
+    LockKind,
     core::{
         kind::script::ORIGIN,
         restart::ORIGIN_KEY,
@@ -173,7 +173,9 @@ impl Server {
         let micros = self.heart.micros(micros(now));
         let keys = self.heart.keys();
         let value = keys.value(command.key, micros)?;
-        if let (Kind::ReadWrite | Kind::Semaphore, Value::Hash(fields)) = (command.kind, value) {
+        if let (LockKind::ReadWrite | LockKind::Semaphore, Value::Hash(fields)) =
+            (command.kind, value)
+        {
             let owner = match command.by {
                 Some(By::Owner(owner, _)) => Some(owner),
                 Some(By::Token(_)) | None => None,

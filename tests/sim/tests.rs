@@ -18,7 +18,7 @@ use super::{
     plan::{Breach, Data, Fault, Model, Plan, Planned},
     run, run_plan,
 };
-use crate::{Kind, Quarantine, panics::caught};
+use crate::{LockKind, Quarantine, panics::caught};
 
 /// Passes `seeds` to `run` on all cores, in their order. After a `Break`, begins no more of them.
 fn on_all_cores(seeds: std::ops::Range<u64>, run: impl Fn(u64) -> ControlFlow<()> + Sync) {
@@ -225,7 +225,7 @@ fn exclusion_breaks_outside_the_model_and_tokens_hold() {
 /// more. Neither are a majority.
 #[test]
 fn a_client_at_the_edge_of_the_window_gets_a_fenced_lock() {
-    for kind in Kind::ALL {
+    for kind in LockKind::ALL {
         let outcome = run_plan(Plan::of_clocks(kind, &[0, 0, -94, -94], &[960]), false);
         assert!(
             outcome.violations.is_empty(),
@@ -248,7 +248,7 @@ fn commands_of_a_broken_connection_are_no_votes() {
         (900, 10, Fault::Cut(process, master)),
         (920, 10, Fault::Demote(master)),
     ];
-    for kind in Kind::ALL {
+    for kind in LockKind::ALL {
         let faults = faults.map(|(at, lasts, fault)| Planned {
             at: Duration::from_millis(at),
             lasts: Duration::from_millis(lasts),
@@ -288,7 +288,7 @@ fn a_waiter_pauses_while_masters_choose_different_slots() {
             quarantine: Quarantine::Observed,
             faults: vec![restart],
             faults_end: Duration::from_millis(6_000),
-            ..Plan::of_clocks(Kind::Semaphore, &[0, -2_000, 0], &[0, 0, 0])
+            ..Plan::of_clocks(LockKind::Semaphore, &[0, -2_000, 0], &[0, 0, 0])
         };
         plan.locks[0].most_holders = 2;
         let violations = run_plan(plan, false).violations;

@@ -2,7 +2,7 @@
 //! quarantine. Each task has an owner of its own, if its lock needs one.
 
 use quorlock::{
-    AllGuard, Coordinator, FencedGuard, Guard, Lock, PermitGuard,
+    Coordinator, FencedGuard, Guard, Lock, MultiGuard, PermitGuard,
     Quarantine::{self, Observed, Off},
     ReadGuard, WriteGuard,
 };
@@ -111,7 +111,7 @@ contestant! {
 
 contestant! {
     /// Ten mutexes at once.
-    TenNames, Off, |locks, key| locks.mutex_all((0..10).map(|at| format!("{key}/{at}"))), try_acquire, AllGuard
+    TenNames, Off, |locks, key| locks.multi_mutex((0..10).map(|at| format!("{key}/{at}"))), try_acquire, MultiGuard
 }
 
 contestant! {

@@ -123,7 +123,7 @@ fn coordinators(servers: &[Server]) -> Result<Vec<Coordinator>> {
             .quarantine(quorlock::Quarantine::Off)
             .masters(servers::urls(servers));
         let builder = builder.response_timeout(Duration::from_millis(500));
-        Ok(builder.ttl(HOUR).waiter_timeout(HOUR).build()?)
+        Ok(builder.ttl(HOUR).silent_waiter_timeout(HOUR).build()?)
     };
     (0..PROCESSES).map(coordinator).collect()
 }

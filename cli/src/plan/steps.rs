@@ -66,7 +66,7 @@ pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5]
             Step::LeaveOld,
             format!(
                 "Note the time, and wait for {wait} after that (longer if a program has a longer \
-                 max_ttl than these settings), and until the minimum times (--min-hold) are over. Then set \
+                 max_ttl than these settings), and until the minimum holds (--min-hold) are over. Then set \
                  masters to the new list in all programs, without old_masters."
             ),
         ),

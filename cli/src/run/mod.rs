@@ -64,7 +64,7 @@ async fn in_time(guard: &Guard, ttl: Duration, kill_after: Duration) -> Result<(
     let is_in_time = || Instant::now() + kill_after < deadline(guard);
     if !is_in_time() {
         let extended = guard.extend(ttl).await;
-        extended.map_err(|error| Failure::new(Exit::NoQuorum, error.to_string()))?;
+        extended.map_err(|error| Failure::new(Exit::Unavailable, error.to_string()))?;
     }
     if is_in_time() {
         return Ok(());
@@ -73,7 +73,7 @@ async fn in_time(guard: &Guard, ttl: Duration, kill_after: Duration) -> Result<(
         "the masters are too slow for a TTL of {}; give a longer --ttl or a shorter --kill-after",
         brief(ttl)
     );
-    Err(Failure::new(Exit::NoQuorum, sentence))
+    Err(Failure::new(Exit::Unavailable, sentence))
 }
 
 async fn run_command(

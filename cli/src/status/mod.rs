@@ -59,7 +59,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         let action = format!("cannot look at {names}");
         let mut refused = looks.iter().filter_map(|look| look.refused(&action));
         match refused.next() {
-            Some(failure) if exit == Exit::NoQuorum => Err(failure),
+            Some(failure) if exit == Exit::Unavailable => Err(failure),
             _ => Ok(exit),
         }
     })
@@ -78,7 +78,7 @@ async fn watch(locks: &Coordinator, names: &[String]) -> Result<Vec<Look>, Failu
         sleep(LOOK_INTERVAL).await;
         for (look, mut next) in looks.iter_mut().zip(look_at_all(locks, names).await?) {
             // A look that masters answer too late says nothing about the lock.
-            if next.verdict != Verdict::NoQuorum {
+            if next.verdict != Verdict::TooFewMasters {
                 next.holders.compare(&look.holders);
                 *look = next;
             }

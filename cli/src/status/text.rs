@@ -1,6 +1,6 @@
 //! The text about one lock.
 
-use quorlock::Kind;
+use quorlock::LockKind;
 
 use crate::{
     holders::waiter,
@@ -25,7 +25,7 @@ fn headline(look: &Look, style: Style) -> String {
     let colour = match look.verdict {
         Verdict::Free => Colour::Green,
         Verdict::Held => Colour::Yellow,
-        Verdict::Split | Verdict::Quarantined | Verdict::NoQuorum => Colour::Red,
+        Verdict::Split | Verdict::Quarantined | Verdict::TooFewMasters => Colour::Red,
     };
     let (name, sentence) = (style.paint(Colour::Bold, &look.name), look.sentence());
     let length = look.name.chars().count() + 2 + sentence.chars().count();
@@ -38,7 +38,7 @@ fn headline(look: &Look, style: Style) -> String {
 fn queue(look: &Look, style: Style) -> String {
     if look.waiters.is_empty() {
         let mut kinds = look.holders.iter().filter_map(|holder| holder.kind);
-        let kind = kinds.find(|kind| matches!(kind, Kind::Mutex | Kind::Reentrant));
+        let kind = kinds.find(|kind| matches!(kind, LockKind::Mutex | LockKind::Reentrant));
         return kind.map_or_else(String::new, |kind| {
             let unknown = format!("  WAITING: unknown, no master knows who waits for a {kind}");
             style.paint(Colour::Dim, &unknown) + "\n"

@@ -42,7 +42,7 @@ fn open(path: &str) -> rusqlite::Result<Connection> {
 async fn transfer(locks: &Coordinator, db: &mut Connection, from: u32, to: u32) -> Result<bool> {
     let name = |id| format!("account/{id}");
     // The order does not matter: transfers never wait for each other in a circle.
-    let lock = locks.mutex_all([name(from), name(to)]).fenced();
+    let lock = locks.multi_mutex([name(from), name(to)]).fenced();
     let guard = lock.acquire_within(Duration::from_secs(30)).await?; // the database notices a loss
     let tokens: HashMap<_, _> = guard.tokens().collect(); // each account has tokens of its own
     let (from_token, to_token) = (tokens[&*name(from)], tokens[&*name(to)]);

@@ -186,7 +186,7 @@ fn told(reason: &Reason, votes: &Votes, ttl: Ttl) -> String {
             let left = left.unwrap_or_default();
             format!("held by another holder on {refused} of {masters} masters{left}")
         }
-        Reason::NoQuorum => format!("only {}", votes.tally_text(" voted", Vote::is_answer)),
+        Reason::TooFewMasters => format!("only {}", votes.tally_text(" voted", Vote::is_answer)),
         Reason::Quarantined { remaining } => format!(
             "too many masters may have forgotten locks, \
              enough of them vote again in {remaining:.1?}"
@@ -231,7 +231,7 @@ impl Error for AcquireError {}
 mod tests {
     use super::*;
     use crate::core::{
-        kind::Kind,
+        kind::LockKind,
         protocol::name::KeyTemplate,
         vote::{
             Refusal, Verb,
@@ -251,7 +251,7 @@ mod tests {
     fn asked() -> (LockId, Ttl) {
         let name = "orders/42".into();
         let names = KeyTemplate::parse("{name}").unwrap();
-        let lock_id = names.lock_id(Kind::Mutex, name).unwrap();
+        let lock_id = names.lock_id(LockKind::Mutex, name).unwrap();
         (lock_id, Ttl::whole(Duration::from_secs(10)).unwrap())
     }
 

@@ -110,7 +110,7 @@ pub(crate) enum Asked {
     ExtendTooLate,
     /// An inspection. What each master answered is not enough to know who holds the lock.
     Inspect(Vec<MasterView>),
-    /// The end of a hold whose lock should stay for its minimum time.
+    /// The end of a hold whose lock should stay for its minimum hold.
     Keep,
     /// A question that began this time ago, and whether all masters had to answer.
     Ready(Duration, bool),
@@ -153,7 +153,7 @@ impl TooFewMasters {
             ),
             Asked::Break => format!("broke {name:?} on only {}", only("", Vote::is_answer)),
             Asked::Keep => format!(
-                "kept {name:?} for its minimum time on only {}, \
+                "kept {name:?} for its minimum hold on only {}, \
                  others may get it when its TTL has passed",
                 only("", Vote::is_grant)
             ),

@@ -98,13 +98,13 @@ mod tests {
 
     use super::*;
     use crate::core::{
-        kind::{self, Kind, fair::QUEUE},
+        kind::{self, LockKind, fair::QUEUE},
         protocol::name::{KeyTemplate, LockId},
     };
 
     fn lock_id(name: &str) -> LockId {
         let template = KeyTemplate::parse("{name}").unwrap();
-        template.lock_id(Kind::Fair, name.into()).unwrap()
+        template.lock_id(LockKind::Fair, name.into()).unwrap()
     }
 
     #[test]

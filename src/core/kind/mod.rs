@@ -4,7 +4,7 @@
 //! A kind is a row of [`kinds`]. Each row names a module with what only this kind has. The
 //! folder of the same name in `lua/` has the scripts of the kind. What each kind sends is in
 //! [`words`](super::protocol::words). All other code that has to know the kinds iterates over
-//! [`Kind::ALL`], and asks [`Kind::spec`].
+//! [`LockKind::ALL`], and asks [`LockKind::spec`].
 
 use std::{collections::BTreeSet, fmt, ptr};
 
@@ -47,11 +47,11 @@ macro_rules! enumerate {
         /// A kind of lock. Locks with the same name exclude each other, even if their kinds differ.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
-        pub enum Kind {
+        pub enum LockKind {
             $($(#[doc = $doc])+ $kind,)+
         }
 
-        impl Kind {
+        impl LockKind {
             /// All kinds.
             pub(crate) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
 
@@ -73,7 +73,7 @@ macro_rules! enumerate {
 }
 kinds!(enumerate);
 
-impl Kind {
+impl LockKind {
     pub(crate) fn of_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
@@ -102,7 +102,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for LockKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.spec().shown)
     }
@@ -127,9 +127,9 @@ pub(crate) struct Spec {
     pub(crate) has_slots: bool,
 }
 
-/// Whether a holder shares the lock. Readers of a [read-write lock](crate::Kind::ReadWrite) and
-/// holders of a [semaphore](crate::Kind::Semaphore) share their lock. All other holders hold a lock
-/// alone.
+/// Whether a holder shares the lock. Readers of a [read-write lock](crate::LockKind::ReadWrite) and
+/// holders of a [semaphore](crate::LockKind::Semaphore) share their lock. All other holders hold a
+/// lock alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
     /// No one else holds the lock.
@@ -141,7 +141,7 @@ pub(crate) enum Access {
 /// Returns all companion keys, each of them once. The counter for fencing tokens is one of them,
 /// because a lock of any kind may have it.
 pub(crate) fn companion_keys() -> impl Iterator<Item = &'static Companion> {
-    let of_kinds = Kind::ALL
+    let of_kinds = LockKind::ALL
         .into_iter()
         .flat_map(|kind| kind.spec().companions);
     let mut known = BTreeSet::new();

@@ -1,23 +1,23 @@
 //! The rights that a lock needs on the masters.
 
-use super::{Kind, script::lua};
+use super::{LockKind, script::lua};
 
 /// The commands that acquire, extend and release a lock: those of its kind, and those for its
 /// fencing tokens. Without all of them, no guard of the lock can be kept or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    pub(crate) kind: Kind,
+    pub(crate) kind: LockKind,
     pub(crate) is_fenced: bool,
 }
 
 impl Rights {
-    pub(crate) fn of(kind: Kind, is_fenced: bool) -> Self {
+    pub(crate) fn of(kind: LockKind, is_fenced: bool) -> Self {
         Self { kind, is_fenced }
     }
 
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let of_kind = |kind| [false, true].map(|is_fenced| Self::of(kind, is_fenced));
-        Kind::ALL.into_iter().flat_map(of_kind)
+        LockKind::ALL.into_iter().flat_map(of_kind)
     }
 
     /// Returns a number of its own for each value.
@@ -48,10 +48,14 @@ mod tests {
     #[test]
     fn each_command_is_tried_once() {
         for (kind, is_fenced, expected) in [
-            (Kind::Mutex, false, "EVALSHA SET GET DEL PTTL PEXPIRE"),
-            (Kind::Mutex, true, "EVALSHA SET GET DEL PTTL PEXPIRE TIME"),
+            (LockKind::Mutex, false, "EVALSHA SET GET DEL PTTL PEXPIRE"),
             (
-                Kind::Reentrant,
+                LockKind::Mutex,
+                true,
+                "EVALSHA SET GET DEL PTTL PEXPIRE TIME",
+            ),
+            (
+                LockKind::Reentrant,
                 true,
                 "EVALSHA EXISTS HSET HMGET HLEN HGETALL HDEL DEL PTTL PEXPIRE GET SET TIME",
             ),

@@ -74,7 +74,7 @@ pub(crate) enum Action {
     /// the attempt was not won, the reply also says for how much longer another client may hold the
     /// lock.
     Release { holding: Holding, was_won: bool },
-    /// Deletes the key, and keeps the place in the queue for the waiter timeout.
+    /// Deletes the key, and keeps the place in the queue for the silent-waiter timeout.
     Yield(Holding, Duration),
 }
 
@@ -159,7 +159,7 @@ impl Command {
 pub(crate) mod fixture {
     use super::*;
     use crate::core::{
-        kind::Kind,
+        kind::LockKind,
         protocol::{
             identity::{OwnerAttempt, Ticket},
             name::{KeyTemplate, Token},
@@ -168,23 +168,23 @@ pub(crate) mod fixture {
     };
 
     /// Returns a command for the lock `r`. After this command, the owner holds `depth` levels.
-    pub(crate) fn command(kind: Kind, verb: Verb, depth: u32) -> Command {
+    pub(crate) fn command(kind: LockKind, verb: Verb, depth: u32) -> Command {
         of(&lock_id(kind, "r"), verb, holding(kind, depth, None))
     }
 
     /// Returns the same command as [`command`], but for a fenced lock.
-    pub(crate) fn fenced(kind: Kind, verb: Verb, depth: u32) -> Command {
+    pub(crate) fn fenced(kind: LockKind, verb: Verb, depth: u32) -> Command {
         let lock_id = lock_id(kind, "r");
         let candidate = 1_770_000_000_000_001; // more digits than `tostring` in Lua prints
         of(&lock_id, verb, holding(kind, depth, Some(candidate)))
     }
 
-    pub(crate) fn lock_id(kind: Kind, name: &str) -> LockId {
+    pub(crate) fn lock_id(kind: LockKind, name: &str) -> LockId {
         let names = KeyTemplate::parse("{name}").unwrap();
         names.lock_id(kind, name.into()).unwrap()
     }
 
-    pub(crate) fn holding(kind: Kind, depth: u32, candidate: Option<u64>) -> Holding {
+    pub(crate) fn holding(kind: LockKind, depth: u32, candidate: Option<u64>) -> Holding {
         let by = if kind.has_owner() {
             Identity::Owner(OwnerAttempt {
                 owner: "u:1".into(),
@@ -209,9 +209,9 @@ pub(crate) mod fixture {
     }
 
     pub(crate) fn of(lock_id: &LockId, verb: Verb, holding: Holding) -> Command {
-        let waiter_timeout = Duration::from_secs(3);
+        let silent_waiter_timeout = Duration::from_secs(3);
         let queue = QueueOptions {
-            waiter_timeout,
+            silent_waiter_timeout,
             is_fresh: true,
         };
         let (ttl, queue) = (ttl(), Some(queue));
@@ -223,7 +223,7 @@ pub(crate) mod fixture {
                 holding,
                 was_won: true,
             },
-            Verb::Yield => Action::Yield(holding, waiter_timeout),
+            Verb::Yield => Action::Yield(holding, silent_waiter_timeout),
             Verb::Break => Action::Break("mutex 0a\nfair 0b\n".into()),
             Verb::Inspect => Action::Inspect,
             Verb::Probe => Action::Probe,
@@ -239,9 +239,9 @@ mod tests {
     #[test]
     fn a_release_undoes_the_acquisition_of_the_same_attempt() {
         use super::fixture::{command, holding, lock_id, of};
-        use crate::core::{kind::Kind, protocol::name::Token};
+        use crate::core::{kind::LockKind, protocol::name::Token};
 
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             let acquisition = command(kind, Verb::Acquire, 1);
             for verb in Verb::ALL {
                 let undoes = matches!(verb, Verb::Release | Verb::Yield);
@@ -252,21 +252,21 @@ mod tests {
             let other_lock = of(&lock_id(kind, "other"), Verb::Release, release);
             assert!(!other_lock.undoes(&acquisition), "{kind:?}");
         }
-        let mut other = holding(Kind::Mutex, 0, None);
+        let mut other = holding(LockKind::Mutex, 0, None);
         other.by = Identity::Token(Token::new([1; 20], None));
-        let other = of(&lock_id(Kind::Mutex, "r"), Verb::Release, other);
-        assert!(!other.undoes(&command(Kind::Mutex, Verb::Acquire, 1)));
+        let other = of(&lock_id(LockKind::Mutex, "r"), Verb::Release, other);
+        assert!(!other.undoes(&command(LockKind::Mutex, Verb::Acquire, 1)));
     }
 
     #[test]
     fn a_release_undoes_earlier_acquisitions_of_the_same_owner() {
         use super::fixture::{command, holding, lock_id, of};
         use crate::core::{
-            kind::Kind,
+            kind::LockKind,
             protocol::identity::{OwnerAttempt, Ticket},
         };
 
-        for kind in Kind::ALL.into_iter().filter(|kind| kind.has_owner()) {
+        for kind in LockKind::ALL.into_iter().filter(|kind| kind.has_owner()) {
             let acquisition = command(kind, Verb::Acquire, 1); // the attempt 7 of `u:1`
             for (owner, attempt, expected) in [
                 ("u:1", 7, true),

@@ -84,17 +84,20 @@ impl Ticket {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueOptions {
     /// The time after which a waiter that has not asked again counts as dead.
-    pub(crate) waiter_timeout: Duration,
+    pub(crate) silent_waiter_timeout: Duration,
     /// `true` if no majority has seen the ticket before. Masters check the time in a fresh ticket.
     pub(crate) is_fresh: bool,
 }
 
 impl QueueOptions {
-    /// Returns the waiter timeout in milliseconds, and the [`CLOCK_WINDOW`] in microseconds. 0 in
-    /// place of the window means that masters do not check the time in the ticket.
+    /// Returns the silent-waiter timeout in milliseconds, and the [`CLOCK_WINDOW`] in microseconds.
+    /// 0 in place of the window means that masters do not check the time in the ticket.
     pub(in crate::core) fn in_words(self) -> [u64; 2] {
         let window = CLOCK_WINDOW * u32::from(self.is_fresh);
-        [whole_millis(self.waiter_timeout), window.as_micros() as u64]
+        [
+            whole_millis(self.silent_waiter_timeout),
+            window.as_micros() as u64,
+        ]
     }
 }
 
@@ -183,7 +186,7 @@ mod tests {
     fn masters_check_the_time_in_a_fresh_ticket_only() {
         for (is_fresh, window) in [(true, 1_000_000), (false, 0)] {
             let options = QueueOptions {
-                waiter_timeout: Duration::from_micros(3_000_999),
+                silent_waiter_timeout: Duration::from_micros(3_000_999),
                 is_fresh,
             };
             assert_eq!(options.in_words(), [3_000, window]);

@@ -10,7 +10,7 @@ use super::identity::ClientName;
 use crate::core::{
     config_error::ConfigError,
     kind::{
-        Kind,
+        LockKind,
         companion::{Companion, Companions, RESERVED},
         companion_keys,
     },
@@ -27,7 +27,7 @@ pub(crate) struct LockId {
 /// The contents of a [`LockId`]. They are shared, because every attempt and every command has a
 /// clone of the [`LockId`].
 struct Names {
-    kind: Kind,
+    kind: LockKind,
     name: Arc<str>,
     key: Arc<str>,
     companions: Companions,
@@ -58,7 +58,7 @@ impl Hash for LockId {
 }
 
 impl LockId {
-    fn new(kind: Kind, name: Arc<str>, key: Arc<str>) -> Self {
+    fn new(kind: LockKind, name: Arc<str>, key: Arc<str>) -> Self {
         let names = Names {
             kind,
             name,
@@ -76,7 +76,7 @@ impl LockId {
         Self { permits, ..self }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> LockKind {
         self.names.kind
     }
 
@@ -139,7 +139,7 @@ impl KeyTemplate {
 
     /// Returns the lock of this kind and name. An empty name is refused, because its key would be
     /// the template without a name.
-    pub(crate) fn lock_id(&self, kind: Kind, name: Arc<str>) -> Result<LockId, ConfigError> {
+    pub(crate) fn lock_id(&self, kind: LockKind, name: Arc<str>) -> Result<LockId, ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::EmptyName);
         }
@@ -165,7 +165,7 @@ impl KeyTemplate {
     pub(crate) fn example(&self) -> LockId {
         let name: Arc<str> = Self::EXAMPLE.into();
         let key = self.key(&name);
-        LockId::new(Kind::Fair, name, key)
+        LockId::new(LockKind::Fair, name, key)
     }
 
     fn key(&self, name: &Arc<str>) -> Arc<str> {
@@ -289,7 +289,7 @@ mod tests {
         ] {
             let made = KeyTemplate::parse(template).ok().map(|template| {
                 template
-                    .lock_id(Kind::Mutex, name.into())
+                    .lock_id(LockKind::Mutex, name.into())
                     .unwrap()
                     .key()
                     .to_string()
@@ -309,11 +309,11 @@ mod tests {
             lock_id.hash(&mut hasher);
             hasher.finish()
         };
-        let one = lock_id("{name}", Kind::Mutex, "a:b");
-        let same = lock_id("a:{name}", Kind::Mutex, "b");
+        let one = lock_id("{name}", LockKind::Mutex, "a:b");
+        let same = lock_id("a:{name}", LockKind::Mutex, "b");
         assert_eq!((&one, hash(&one)), (&same, hash(&same)));
         assert_eq!((&**one.name(), &**same.name()), ("a:b", "b"));
-        for (kind, name) in [(Kind::Fair, "a:b"), (Kind::Mutex, "b")] {
+        for (kind, name) in [(LockKind::Fair, "a:b"), (LockKind::Mutex, "b")] {
             let other = lock_id("{name}", kind, name);
             assert_ne!(one, other);
             assert_ne!(hash(&one), hash(&other));
@@ -324,13 +324,13 @@ mod tests {
     fn a_check_uses_a_fair_lock_of_the_template() {
         let example = KeyTemplate::parse("app:{name}").unwrap().example();
         let found = (example.kind(), &**example.key());
-        assert_eq!(found, (Kind::Fair, "app:quorlock:check"));
+        assert_eq!(found, (LockKind::Fair, "app:quorlock:check"));
     }
 
     #[test]
     fn a_name_has_at_most_64_kb() {
         let template = KeyTemplate::parse("{name}").unwrap();
-        let named = |length| template.lock_id(Kind::Mutex, "a".repeat(length).into());
+        let named = |length| template.lock_id(LockKind::Mutex, "a".repeat(length).into());
         assert!(named(65_536).is_ok());
         assert_eq!(
             named(65_537).unwrap_err().to_string(),
@@ -342,7 +342,7 @@ mod tests {
     fn an_empty_name_is_refused() {
         let refused = KeyTemplate::parse("{name}")
             .unwrap()
-            .lock_id(Kind::Mutex, "".into());
+            .lock_id(LockKind::Mutex, "".into());
         assert!(matches!(refused, Err(ConfigError::EmptyName)));
     }
 
@@ -369,7 +369,7 @@ mod tests {
     fn keys_of_the_crate_are_refused() {
         let refused = |template: &str, name: &str| {
             let template = KeyTemplate::parse(template)?;
-            template.lock_id(Kind::Mutex, name.into()).map(|_| ())
+            template.lock_id(LockKind::Mutex, name.into()).map(|_| ())
         };
         for (template, name, key) in [
             ("{name}", "quorlock:fence:{a}", "quorlock:fence:{a}"),

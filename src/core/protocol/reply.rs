@@ -121,7 +121,7 @@ fn position(text: &str) -> Option<Option<u64>> {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::Kind,
+        kind::LockKind,
         protocol::command::fixture::{command, fenced},
         vote::Verb,
     };
@@ -138,7 +138,7 @@ mod tests {
             let verbs = [Acquire, Break, Extend, Heal, Inspect, Release, Yield];
             let is_it = |of: &Verb| format!("{of:?}").eq_ignore_ascii_case(verb);
             let verb = verbs.into_iter().find(is_it).unwrap();
-            let kind = Kind::of_word(words.next().unwrap()).unwrap();
+            let kind = LockKind::of_word(words.next().unwrap()).unwrap();
             let command = match words.next() {
                 Some(_) => fenced(kind, verb, 1),
                 None => command(kind, verb, 1),
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn only_the_start_of_a_long_owner_is_kept() {
         let text = format!("held 250 1 0 {}", "é".repeat(100_000));
-        let vote = command(Kind::Fair, Verb::Acquire, 1)
+        let vote = command(LockKind::Fair, Verb::Acquire, 1)
             .vote(&Reply::Text(text.into()))
             .into_vote();
         assert!(vote.to_string().len() < 600, "{vote}");
@@ -218,7 +218,7 @@ mod tests {
         ] {
             for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
                 assert!(matches!(
-                    command(Kind::Mutex, verb, 1)
+                    command(LockKind::Mutex, verb, 1)
                         .vote(&Reply::Error(text.into()))
                         .into_vote(),
                     Vote::Fail(Failure::ErrorReply(_))

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::core::{
     kind::{
-        self, Kind,
+        self, LockKind,
         companion::{CHANNEL, Companion, FENCE},
         fair, mutex, read_write, reentrant,
         script::{BREAK, INSPECT, Script},
@@ -39,7 +39,7 @@ impl Command {
     // Each row is one line, so that the kinds are side by side.
     #[rustfmt::skip]
     pub(crate) fn words(&self) -> Words<'_> {
-        use Kind::{Fair, Mutex, ReadWrite, Reentrant, Semaphore};
+        use LockKind::{Fair, Mutex, ReadWrite, Reentrant, Semaphore};
         use Verb::{Acquire, Break, Extend, Heal, Inspect, Probe, Release, Yield};
         let keys = self.lock_id.kind().spec().companions;
         let is_level = self.holding().is_some_and(|holding| holding.depth > 0);
@@ -97,7 +97,7 @@ impl Command {
 
     /// Returns whether this command is a SET, which needs no script.
     pub(in crate::core) fn is_set(&self) -> bool {
-        let is_mutex = self.lock_id.kind() == Kind::Mutex;
+        let is_mutex = self.lock_id.kind() == LockKind::Mutex;
         let needs_script = self.watch || self.tries.is_some() || self.is_fenced();
         is_mutex && self.is_acquisition() && !needs_script
     }
@@ -151,16 +151,16 @@ enum Word {
     Key,
     /// The number of permits of a semaphore.
     Permits,
-    /// The waiter timeout, and then the [`CLOCK_WINDOW`], or 0 if masters do not check the ticket.
-    /// For an attempt that does not wait, both are 0, or are left out if nothing follows. For a
-    /// command that puts the lock back, the waiter timeout is -1: such a command ignores all
-    /// waiters.
+    /// The silent-waiter timeout, and then the [`CLOCK_WINDOW`], or 0 if masters do not check the
+    /// ticket. For an attempt that does not wait, both are 0, or are left out if nothing follows.
+    /// For a command that puts the lock back, the silent-waiter timeout is -1: such a command
+    /// ignores all waiters.
     Queue,
     /// The slot that another master has granted to the caller, or 0 for any slot.
     Slot,
     Text(&'static str),
     Ticket,
-    /// The waiter timeout.
+    /// The silent-waiter timeout.
     Timeout,
     /// The TTL. It is 0 for the release of a level, which prolongs nothing.
     Ttl,
@@ -345,9 +345,9 @@ pub(crate) mod fixture {
     }
 
     /// Returns each kind with each of its verbs. Only a kind with queues has the verb `Yield`.
-    pub(crate) fn verbs() -> impl Iterator<Item = (Kind, Verb)> {
+    pub(crate) fn verbs() -> impl Iterator<Item = (LockKind, Verb)> {
         let of_kind = |kind| Verb::ALL.map(|verb| (kind, verb));
-        let all = Kind::ALL.into_iter().flat_map(of_kind);
+        let all = LockKind::ALL.into_iter().flat_map(of_kind);
         all.filter(|(kind, verb)| *verb != Verb::Yield || kind.has_queue())
     }
 }
@@ -392,9 +392,9 @@ mod tests {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
         let files = fs::read_dir(folder).unwrap();
         let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-        let expected = Kind::ALL.map(|kind| format!("{}.txt", kind.as_str()));
+        let expected = LockKind::ALL.map(|kind| format!("{}.txt", kind.as_str()));
         assert_eq!(files.collect::<BTreeSet<_>>(), BTreeSet::from(expected));
-        for kind in Kind::ALL {
+        for kind in LockKind::ALL {
             let lines = listed(kind);
             let list = fs::read_to_string(format!("{folder}/{}.txt", kind.as_str())).unwrap();
             for (line, listed) in lines.lines().zip(list.lines()) {
@@ -405,7 +405,7 @@ mod tests {
     }
 
     /// Returns a line for each command of a kind, with the words of the command.
-    fn listed(kind: Kind) -> String {
+    fn listed(kind: LockKind) -> String {
         const CASES: [(u32, bool, bool); 6] = [
             (0, false, false),
             (0, false, true),
@@ -441,7 +441,7 @@ mod tests {
         lines
     }
 
-    fn accesses(kind: Kind) -> &'static [Access] {
+    fn accesses(kind: LockKind) -> &'static [Access] {
         if kind.spec().has_readers {
             &[Access::Exclusive, Access::Shared]
         } else {
@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    fn case(kind: Kind, verb: Verb, depth: u32, is_fenced: bool, access: Access) -> Command {
+    fn case(kind: LockKind, verb: Verb, depth: u32, is_fenced: bool, access: Access) -> Command {
         let command = if is_fenced {
             fenced(kind, verb, depth)
         } else {
@@ -477,20 +477,20 @@ mod tests {
 
     #[test]
     fn kinds_have_names_and_words() {
-        let shown = Kind::ALL.map(|kind| kind.to_string());
+        let shown = LockKind::ALL.map(|kind| kind.to_string());
         let expected = ["mutex", "reentrant lock", "fair lock", "read-write lock"];
         assert_eq!(shown[..expected.len()], expected);
-        for kind in Kind::ALL {
-            assert_eq!(Kind::of_word(kind.as_str()), Some(kind));
+        for kind in LockKind::ALL {
+            assert_eq!(LockKind::of_word(kind.as_str()), Some(kind));
         }
-        assert_eq!(Kind::of_word("other"), None);
+        assert_eq!(LockKind::of_word("other"), None);
     }
 
     #[test]
     fn a_token_with_a_client_name_is_one_word() {
         let client = ClientName::parse("web-3/812".to_owned()).unwrap();
         let token = format!("{}@web-3/812", "0".repeat(40));
-        let mutex = lock_id(Kind::Mutex, "r");
+        let mutex = lock_id(LockKind::Mutex, "r");
         for (verb, expected) in [
             (Verb::Acquire, format!("SET r {token} NX PX 10000")),
             (
@@ -502,7 +502,7 @@ mod tests {
                 format!("mutex/release [\"r\"] [\"{token}\"]"),
             ),
         ] {
-            let mut named = holding(Kind::Mutex, 0, None);
+            let mut named = holding(LockKind::Mutex, 0, None);
             named.by = Identity::Token(Token::new([0; 20], Some(&client)));
             assert_eq!(words(&of(&mutex, verb, named)), expected, "{verb:?}");
         }
@@ -510,10 +510,10 @@ mod tests {
 
     #[test]
     fn an_attempt_at_a_fair_lock_that_does_not_wait_has_no_waiter_timeout() {
-        let fair = lock_id(Kind::Fair, "r");
+        let fair = lock_id(LockKind::Fair, "r");
         let attempt = Command::new(
             &fair,
-            Action::Acquire(holding(Kind::Fair, 1, None), ttl(), None),
+            Action::Acquire(holding(LockKind::Fair, 1, None), ttl(), None),
         );
         let expected = "fair/acquire [\"r\", \"quorlock:queue:{r}\", \"quorlock:deadlines:{r}\"] \
             [\"u:1\", \"7\", \"1\", \"10000\", \"0000000000000005:u:1\"]";
@@ -522,14 +522,14 @@ mod tests {
 
     #[test]
     fn only_a_mutex_that_was_won_is_released_by_a_comparison() {
-        let release = command(Kind::Mutex, Verb::Release, 0);
+        let release = command(LockKind::Mutex, Verb::Release, 0);
         let token = Token::new([0; 20], None);
         assert_eq!(release.plain_release(), Some((&b"r"[..], &token)));
-        let mutex = lock_id(Kind::Mutex, "r");
+        let mutex = lock_id(LockKind::Mutex, "r");
         let lost = Command::new(
             &mutex,
             Action::Release {
-                holding: holding(Kind::Mutex, 0, None),
+                holding: holding(LockKind::Mutex, 0, None),
                 was_won: false,
             },
         );
@@ -538,12 +538,12 @@ mod tests {
         for command in [
             lost,
             watched,
-            command(Kind::Mutex, Verb::Acquire, 1),
-            command(Kind::Mutex, Verb::Extend, 1),
-            fenced(Kind::Mutex, Verb::Release, 0),
-            command(Kind::Reentrant, Verb::Release, 0),
-            command(Kind::Fair, Verb::Release, 0),
-            command(Kind::ReadWrite, Verb::Release, 0),
+            command(LockKind::Mutex, Verb::Acquire, 1),
+            command(LockKind::Mutex, Verb::Extend, 1),
+            fenced(LockKind::Mutex, Verb::Release, 0),
+            command(LockKind::Reentrant, Verb::Release, 0),
+            command(LockKind::Fair, Verb::Release, 0),
+            command(LockKind::ReadWrite, Verb::Release, 0),
         ] {
             assert_eq!(command.plain_release(), None, "{command:?}");
         }

@@ -3,7 +3,7 @@
 use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
-    kind::Kind,
+    kind::LockKind,
     protocol::{
         identity::{ClientName, Ticket, is_name},
         name::LockId,
@@ -118,7 +118,7 @@ impl fmt::Display for Inspection {
 pub struct Holder {
     /// The kind of lock that is held. `None` if the masters report different kinds, or report a key
     /// that this crate does not recognise as a lock.
-    pub kind: Option<Kind>,
+    pub kind: Option<LockKind>,
     /// Whether others may hold the lock as well: true for a reader of a read-write lock and for a
     /// permit of a semaphore.
     pub shares: bool,
@@ -231,14 +231,14 @@ impl SeenHolder {
         };
         let kind = match word {
             "other" => None,
-            word => Some(Kind::of_word(word)?),
+            word => Some(LockKind::of_word(word)?),
         };
         let left: i64 = words.next()?.parse().ok()?;
         let depth = words.next()?.parse().ok()?;
         let digest = words.next()?.to_owned();
         // For a mutex, this word is the client name.
         let owner = reply::owner(words.next()?);
-        let has_owner = kind.is_some_and(Kind::has_owner);
+        let has_owner = kind.is_some_and(LockKind::has_owner);
         let client = match has_owner {
             true => ClientName::of_owner(&owner),
             false => Some(&*owner).filter(|name| kind.is_some() && is_name(name)),
@@ -260,7 +260,7 @@ impl SeenHolder {
     }
 
     fn identity(&self) -> (Option<&'static str>, &str) {
-        (self.holder.kind.map(Kind::as_str), &self.digest)
+        (self.holder.kind.map(LockKind::as_str), &self.digest)
     }
 
     /// Returns a line with the kind and the digest. `None` if the key is no lock that this crate
@@ -404,7 +404,7 @@ mod tests {
                 Box::new([]),
                 Verb::Inspect,
             ),
-            lock_id: fixture::lock_id(Kind::Fair, "r"),
+            lock_id: fixture::lock_id(LockKind::Fair, "r"),
             seen,
             only: None,
         }
@@ -420,7 +420,7 @@ mod tests {
             depth,
             remaining: Some(Duration::from_millis(9_900)),
         };
-        let (mutex, fair) = (Some(Kind::Mutex), Some(Kind::Fair));
+        let (mutex, fair) = (Some(LockKind::Mutex), Some(LockKind::Fair));
         for (holders, queue, text) in [
             (vec![], vec![], "free"),
             (
@@ -482,7 +482,7 @@ mod tests {
             let found = found.map_or_else(
                 || "free".to_owned(),
                 |one| {
-                    let kind = one.kind.map_or("any", Kind::as_str);
+                    let kind = one.kind.map_or("any", LockKind::as_str);
                     let left = one
                         .remaining
                         .map_or(-1, |left| left.as_millis().cast_signed());
@@ -525,8 +525,8 @@ mod tests {
         };
         let views: Vec<_> = seen.views().collect();
         let expected = [
-            holder(Kind::Mutex, None, 1, Some(Duration::from_millis(5))),
-            holder(Kind::Fair, Some("u:1"), 2, None),
+            holder(LockKind::Mutex, None, 1, Some(Duration::from_millis(5))),
+            holder(LockKind::Fair, Some("u:1"), 2, None),
             MasterView::Free,
             MasterView::Unknown,
         ];

@@ -87,8 +87,8 @@ impl LostReason {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MasterHealth {
-    /// The [label](crate::Builder::label) of the coordinator.
-    pub label: Option<Arc<str>>,
+    /// The [name](crate::Builder::coordinator_name) of the coordinator.
+    pub coordinator: Option<Arc<str>>,
     /// The master's address, without the user name and the password.
     pub master: Arc<str>,
     /// Whether the master joins, leaves or stays while the masters [are
@@ -130,16 +130,16 @@ pub struct MasterHealth {
 }
 
 impl MasterHealth {
-    /// Returns the health of all masters of the coordinator with this `label`. They are in this
+    /// Returns the health of all masters of the coordinator with this name. They are in this
     /// `state`, and no more is known of them.
     pub(crate) fn of_all(
         roster: &Roster,
-        label: Option<&Arc<str>>,
+        coordinator: Option<&Arc<str>>,
         state: &MasterState,
     ) -> impl Iterator<Item = Self> {
         let members = roster.members();
         members.map(move |(master, membership)| Self {
-            label: label.cloned(),
+            coordinator: coordinator.cloned(),
             master: master.clone(),
             membership,
             state: state.clone(),
@@ -172,8 +172,8 @@ impl MasterHealth {
 impl fmt::Display for MasterHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.master)?;
-        if let Some(label) = &self.label {
-            write!(f, "({label}) ")?;
+        if let Some(coordinator) = &self.coordinator {
+            write!(f, "({coordinator}) ")?;
         }
         if self.membership != Membership::Stays {
             write!(f, "({}) ", self.membership)?;
@@ -273,7 +273,7 @@ mod tests {
             (down(), None, false, "a:1 down for 3.0s: Connection refused"),
         ] {
             let health = MasterHealth {
-                label: None,
+                coordinator: None,
                 master: "a:1".into(),
                 membership: Membership::Stays,
                 state,

@@ -31,14 +31,14 @@ impl QueuePolicy {
     /// none of them would ever be first in the queues of a majority.
     const DISPUTES: u32 = 2;
 
-    pub(crate) fn new(retry: Backoff, waiter_timeout: Duration, is_reader: bool) -> Self {
+    pub(crate) fn new(retry: Backoff, silent_waiter_timeout: Duration, is_reader: bool) -> Self {
         // A waiter polls well before masters count it as dead. The delay is random, so waiters do
         // not all poll at the same time.
-        let poll = Backoff::between(waiter_timeout * 3 / 10, waiter_timeout / 3);
+        let poll = Backoff::between(silent_waiter_timeout * 3 / 10, silent_waiter_timeout / 3);
         Self {
             pauses: Pauses::new(retry, poll, Pace::OF_CALLS),
             options: QueueOptions {
-                waiter_timeout,
+                silent_waiter_timeout,
                 is_fresh: true,
             },
             disputes: 0,
@@ -104,7 +104,7 @@ impl QueuePolicy {
         match quarantine {
             Some(left) => left + self.pauses.retry.least(),
             None if is_connected => {
-                let timeout = self.options.waiter_timeout;
+                let timeout = self.options.silent_waiter_timeout;
                 Backoff::between(timeout / 4, timeout).delay(checks, random)
             }
             None => self.pauses.retry.spread(random),
@@ -117,9 +117,9 @@ impl QueuePolicy {
 ///
 /// A client cannot win without answers from a majority, but some masters may still get its
 /// requests. These masters would grant it locks that it cannot use, again and again. So a waiter
-/// without a majority stops asking after half a waiter timeout. Until then, it keeps its position
-/// in a queue, because the outage may be short. A waiter that stopped may come back when a majority
-/// has answered one round in time.
+/// without a majority stops asking after half a silent-waiter timeout. Until then, it keeps its
+/// position in a queue, because the outage may be short. A waiter that stopped may come back when a
+/// majority has answered one round in time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Reach {
     /// The period in which no round reached a majority, from the start of its first round to the
@@ -150,10 +150,10 @@ impl Reach {
         &mut self,
         is_reached: bool,
         (start, now): (LeaseTick, LeaseTick),
-        waiter_timeout: Duration,
+        silent_waiter_timeout: Duration,
     ) {
         self.missed = (!is_reached).then(|| {
-            let missed = self.recently_missed(start, waiter_timeout);
+            let missed = self.recently_missed(start, silent_waiter_timeout);
             (missed.map_or(start, |(start, _)| start), now)
         });
     }
@@ -161,19 +161,20 @@ impl Reach {
     /// Returns whether waiters are aside at `now`. A waiter that is aside is out of the queues of
     /// its lock, and does not ask for the lock until a majority of masters answers in time. It
     /// keeps a ticket that a majority of masters has seen.
-    pub(crate) fn is_aside(self, now: LeaseTick, waiter_timeout: Duration) -> bool {
-        self.recently_missed(now, waiter_timeout)
-            .is_some_and(|(start, end)| end.since(start) >= waiter_timeout / 2)
+    pub(crate) fn is_aside(self, now: LeaseTick, silent_waiter_timeout: Duration) -> bool {
+        self.recently_missed(now, silent_waiter_timeout)
+            .is_some_and(|(start, end)| end.since(start) >= silent_waiter_timeout / 2)
     }
 
-    /// Returns `missed`, unless that period ended more than two waiter timeouts before `now`.
+    /// Returns `missed`, unless that period ended more than two silent-waiter timeouts before
+    /// `now`.
     fn recently_missed(
         self,
         now: LeaseTick,
-        waiter_timeout: Duration,
+        silent_waiter_timeout: Duration,
     ) -> Option<(LeaseTick, LeaseTick)> {
         self.missed
-            .filter(|(_, end)| now.since(*end) <= waiter_timeout * 2)
+            .filter(|(_, end)| now.since(*end) <= silent_waiter_timeout * 2)
     }
 }
 
@@ -281,7 +282,7 @@ mod tests {
     fn a_waiter_that_is_aside_sends_little() {
         for (quarantine, is_connected, checks, expected) in [
             (Some(millis(5_000)), true, 0, 5_010),
-            (None, true, 0, 450), // between a quarter and half of the waiter timeout
+            (None, true, 0, 450), // between a quarter and half of the silent-waiter timeout
             (None, true, 9, 750), // between a quarter and all of it
             (None, false, 0, 105), // a retry delay, because nothing is sent
         ] {
@@ -384,7 +385,7 @@ mod reach {
             assert_eq!(reach.is_aside(now, WAITER_TIMEOUT), expected, "{at}");
         }
         // The next outage counts from its own beginning. Waiters are aside again when it has lasted
-        // half the waiter timeout.
+        // half the silent-waiter timeout.
         let again = origin + millis(7_501);
         for (at, expected) in [(0, false), (1_449, false), (1_450, true)] {
             let start = again + millis(at);

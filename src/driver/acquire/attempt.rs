@@ -177,7 +177,7 @@ pub(super) async fn reenter(
                 let elapsed = round.elapsed(clock::now());
                 Reason::TooSlow { elapsed }
             }
-            _ => Reason::NoQuorum,
+            _ => Reason::TooFewMasters,
         },
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.

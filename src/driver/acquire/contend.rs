@@ -242,7 +242,7 @@ impl<'a> Contest<'a> {
     /// reports a change only after a command that watches the lock. Returns whether there will be
     /// reports.
     fn listen(&self) -> bool {
-        let are_told = !self.request.context.config.waiters_poll;
+        let are_told = !self.request.context.config.poll_only;
         if are_told {
             self.waiter().watch(self.request.lock_id.key());
         }
@@ -252,7 +252,7 @@ impl<'a> Contest<'a> {
     /// Returns the agreed master, chosen from the masters in `among` that report changes.
     fn agreed(&self, among: MasterSet) -> Option<usize> {
         let context = &self.request.context;
-        if context.config.waiters_poll {
+        if context.config.poll_only {
             return None;
         }
         let among = context.machine.reporting().and(among);

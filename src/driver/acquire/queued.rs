@@ -59,7 +59,7 @@ pub(super) async fn acquire_queued(
         ticket: Ticket::new(context.timestamps.next(), owned.owner.id()),
         policy: QueuePolicy::new(
             context.config.retry,
-            context.waiter_timeout(),
+            context.silent_waiter_timeout(),
             kind.spec().has_readers && request.access == Access::Shared,
         ),
     };
@@ -304,7 +304,10 @@ impl<'a> QueuedWait<'a> {
     /// first answers alone, the waiter could wrongly conclude that it is the next waiter, or that
     /// the votes are split. The waiter would then ask again far too soon.
     async fn yield_grants(&self, round: &RoundHandle, position: &QueuePosition<'_>) {
-        let (claim, timeout) = (&position.level.claim, self.policy.options.waiter_timeout);
+        let (claim, timeout) = (
+            &position.level.claim,
+            self.policy.options.silent_waiter_timeout,
+        );
         let known = round.read(|round| round.may_have_key() - round.unanswered());
         claim.yield_grants(known, timeout);
         if let Some(waiter) = &position.waiter {

@@ -80,8 +80,8 @@ impl<'a> Prefix<'a> {
         first.map_or(Span::none(), |call| call.span.clone())
     }
 
-    /// Ends the call for each lock, and returns all locks. After a denial, records only the call for
-    /// the lock that was not acquired.
+    /// Ends the call for each lock, and returns all locks. After a denial, records only the call
+    /// for the lock that was not acquired.
     fn end(
         self,
         acquired: Result<(), Denied>,
@@ -170,7 +170,7 @@ impl<'a> Prefix<'a> {
         let (context, mut waiting) = (&request.context, pin!(contend(request, deadline)));
         loop {
             context.check_open()?;
-            let look_at = clock::now() + context.waiter_timeout();
+            let look_at = clock::now() + context.silent_waiter_timeout();
             let due = pin!(context.timers.sleep_until(look_at.min(self.extend_at)));
             if let Either::Right((level, _)) = select(due, waiting.as_mut()).await {
                 let level = level?;

@@ -68,8 +68,8 @@ impl SlotChoice {
         is_last: bool,
     ) -> Option<Duration> {
         claim.ask_agreed(self.agreed?, is_last).await?;
-        let timeout = queue.map(|queue| queue.waiter_timeout);
-        let timeout = timeout.unwrap_or_else(|| context.waiter_timeout());
+        let timeout = queue.map(|queue| queue.silent_waiter_timeout);
+        let timeout = timeout.unwrap_or_else(|| context.silent_waiter_timeout());
         if let Some(round) = self.kept.take() {
             claim.yield_grants(round.read(Round::may_have_key), timeout);
         }

@@ -61,7 +61,7 @@ impl LockRequest {
 impl ClaimHandle {
     /// Asks all masters for the lock, in a first round. If there is an `agreed` master, asks only
     /// that one at first: see [`ask_agreed`](Self::ask_agreed). If the kind of lock
-    /// [is watched](crate::core::kind::Kind::is_watched), that master also reports the next change
+    /// [is watched](crate::core::kind::LockKind::is_watched), that master also reports the next change
     /// of the key. If there are options for the `queue`, also joins the queues of the masters.
     pub(crate) fn begin(
         request: &LockRequest,

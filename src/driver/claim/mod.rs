@@ -18,7 +18,7 @@ use crate::{
     clock,
     core::{
         error::{Asked, LostError, TooFewMasters},
-        kind::{Access, Kind},
+        kind::{Access, LockKind},
         protocol::name::LockId,
         time::tick::Tick,
         view::{LockState, LostReason},
@@ -60,7 +60,7 @@ impl ClaimHandle {
         self.lock_id.name()
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> LockKind {
         self.lock_id.kind()
     }
 
@@ -145,7 +145,7 @@ impl ClaimHandle {
 
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
     /// lock is held already, keeps its renewal limit unless the limit in `request` is later. Does
-    /// the same with the end of the minimum time.
+    /// the same with the end of the minimum hold.
     pub(crate) fn hold(&self, request: &ask::LockRequest) {
         let observer = self.context.observer();
         // Only the first guard opens a hold, and only an owner may have another guard.
@@ -214,7 +214,7 @@ impl ClaimHandle {
         if self.has_left.swap(true, Ordering::Relaxed) || context.is_forked() {
             return None;
         }
-        let are_told = !context.config.waiters_poll;
+        let are_told = !context.config.poll_only;
         let round = context.machine.with(|machine, now| {
             let (round, frees) =
                 machine.step(self.id, now, |claim, step| claim.leave(step, access, watch));

@@ -168,16 +168,16 @@ impl Drop for OwnedLock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::{kind::Kind, protocol::command::fixture::lock_id};
+    use crate::core::{kind::LockKind, protocol::command::fixture::lock_id};
 
     #[test]
     fn an_owner_has_one_state_for_each_name_and_kind() {
         let owner = Arc::new(LockOwner::new("p:1".into()));
         let lock = |kind, name| owner.lock(&lock_id(kind, name));
-        let fair = lock(Kind::Fair, "a");
-        assert!(Arc::ptr_eq(&fair, &lock(Kind::Fair, "a")));
-        assert!(!Arc::ptr_eq(&fair, &lock(Kind::Reentrant, "a")));
-        assert!(!Arc::ptr_eq(&fair, &lock(Kind::Fair, "b")));
+        let fair = lock(LockKind::Fair, "a");
+        assert!(Arc::ptr_eq(&fair, &lock(LockKind::Fair, "a")));
+        assert!(!Arc::ptr_eq(&fair, &lock(LockKind::Reentrant, "a")));
+        assert!(!Arc::ptr_eq(&fair, &lock(LockKind::Fair, "b")));
         assert_eq!(owner.locks.lock().len(), 1, "entries end with their users");
         drop(fair);
         assert!(owner.locks.lock().is_empty());

@@ -72,11 +72,11 @@ impl Coordinator {
 /// | [`drift_ppm`](Self::drift_ppm) | 10,000 ppm (1 %) |
 /// | [`retry_delay`](Self::retry_delay) | 10 ms to 200 ms |
 /// | [`poll_interval`](Self::poll_interval) | 500 ms to 1.5 s |
-/// | [`waiters_poll`](Self::waiters_poll) | `false` |
-/// | [`waiter_timeout`](Self::waiter_timeout) | 3 s, or four response timeouts if that is longer |
+/// | [`poll_only`](Self::poll_only) | `false` |
+/// | [`silent_waiter_timeout`](Self::silent_waiter_timeout) | 3 s, or four response timeouts if that is longer |
 /// | [`key_template`](Self::key_template) | `{name}` |
 /// | [`client_name`](Self::client_name) | none |
-/// | [`label`](Self::label) | none |
+/// | [`coordinator_name`](Self::coordinator_name) | none |
 /// | [`quarantine`](Self::quarantine) | [`Observed`](Quarantine::Observed) |
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
@@ -229,8 +229,8 @@ impl Builder {
     /// again after a [`retry_delay`](Self::retry_delay), which should be about the delay of those
     /// clients. Set `true` in all programs that use this crate and share locks with such clients.
     /// The setting does not apply to locks with queues.
-    pub fn waiters_poll(self, poll: bool) -> Self {
-        self.set(Ok(poll), |config| &mut config.waiters_poll)
+    pub fn poll_only(self, poll: bool) -> Self {
+        self.set(Ok(poll), |config| &mut config.poll_only)
     }
 
     /// Sets how long a lock is renewed while its guard lives. Defaults to
@@ -251,9 +251,9 @@ impl Builder {
     /// master.
     ///
     /// A waiter sends a command to the masters three or four times in this time.
-    pub fn waiter_timeout(self, timeout: Duration) -> Self {
-        let timeout = config::timeout("waiter timeout", timeout, 60 * 60);
-        self.set(timeout, |config| &mut config.waiter_timeout)
+    pub fn silent_waiter_timeout(self, timeout: Duration) -> Self {
+        let timeout = config::timeout("silent-waiter timeout", timeout, 60 * 60);
+        self.set(timeout, |config| &mut config.silent_waiter_timeout)
     }
 
     /// Sets what to do about masters that may have forgotten locks. Defaults to
@@ -321,11 +321,13 @@ impl Builder {
     }
 
     /// Sets a name that tells this coordinator from others in the program. The metrics of its
-    /// masters have a label `label` with this name.
-    /// [`MasterHealth::label`](crate::health::MasterHealth::label) is this name, too, and log messages
-    /// about masters and majorities contain it. Defaults to no label.
-    pub fn label(self, label: impl Into<String>) -> Self {
-        self.set(Ok(Some(label.into().into())), |config| &mut config.label)
+    /// masters have a label `coordinator` with this name.
+    /// [`MasterHealth::coordinator`](crate::health::MasterHealth::coordinator) is this name, too, and log messages
+    /// about masters and majorities contain it. Defaults to no name.
+    pub fn coordinator_name(self, name: impl Into<String>) -> Self {
+        self.set(Ok(Some(name.into().into())), |config| {
+            &mut config.coordinator
+        })
     }
 
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Opens the coordinators of one program. The coordinators share all settings except the masters
-/// and the label.
+/// and the name of the coordinator.
 pub(crate) struct Opener {
     pub(super) config: Config,
     pub(super) lists_id: ListsId,
@@ -36,11 +36,11 @@ pub(crate) struct Opener {
 }
 
 impl Opener {
-    /// Starts the tasks of a coordinator of these masters. Without a `label`, the coordinator has
-    /// the label of the settings.
-    pub(crate) fn open(&self, listed: Listed, label: Option<&Arc<str>>) -> Coordinator {
+    /// Starts the tasks of a coordinator of these masters. Without a name, the coordinator has
+    /// the name in the settings.
+    pub(crate) fn open(&self, listed: Listed, coordinator: Option<&Arc<str>>) -> Coordinator {
         let mut config = self.config.clone();
-        config.label = label.cloned().or(config.label);
+        config.coordinator = coordinator.cloned().or(config.coordinator);
         let key = config.key_template.example();
         let client = config.client_name.as_ref().map(ClientName::as_str);
         let name = ConnectionName::new(self.lists_id, key.key(), config.max_ttl(), client);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::Coordinator;
 use crate::{
-    core::{config_error::ConfigError, kind::Kind},
+    core::{config_error::ConfigError, kind::LockKind},
     driver::claim::owned_lock::LockOwner,
     face::{
-        guard::{AllGuard, PermitGuard},
+        guard::{MultiGuard, PermitGuard},
         lock::{Lock, Owner, shared::ReadWriteLock},
     },
 };
@@ -23,7 +23,7 @@ impl Coordinator {
     ///
     /// A mutex is not reentrant. A task that holds a mutex and acquires it again waits for itself.
     pub fn mutex(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(Kind::Mutex, name.as_ref())
+        self.lock(LockKind::Mutex, name.as_ref())
     }
 
     /// Returns a new owner for [`reentrant`](Self::reentrant) locks, and for fair and read-write
@@ -71,7 +71,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn reentrant(&self, name: impl AsRef<str>, owner: &Owner) -> Lock {
-        self.lock(Kind::Reentrant, name.as_ref()).owner(owner)
+        self.lock(LockKind::Reentrant, name.as_ref()).owner(owner)
     }
 
     /// Returns the fair lock called `name`. Sends nothing.
@@ -83,7 +83,7 @@ impl Coordinator {
     /// Each waiter has a position in a queue on every master. To keep the position, the waiter
     /// sends every master about one command a second. If the process of a waiter has died, other
     /// waiters are served in its place after the
-    /// [waiter timeout](crate::Builder::waiter_timeout).
+    /// [silent-waiter timeout](crate::Builder::silent_waiter_timeout).
     /// [`try_acquire`](Lock::try_acquire) does not join the queues. It fails while other waiters
     /// come first.
     ///
@@ -102,7 +102,7 @@ impl Coordinator {
     /// The waiters' clocks decide the order of arrival. These clocks may be off by up to one
     /// second. If a waiter's clock is off by more, the masters' clocks decide. If masters are down
     /// or have lost their queues, a later waiter may be served first. This may also happen after an
-    /// outage that is longer than half the waiter timeout, because the waiters return to the queues
+    /// outage that is longer than half the silent-waiter timeout, because the waiters return to the queues
     /// one by one. See [`docs::guarantees`](crate::docs::guarantees#fair-locks).
     ///
     /// ```
@@ -124,7 +124,7 @@ impl Coordinator {
     /// # Ok(()) }
     /// ```
     pub fn fair(&self, name: impl AsRef<str>) -> Lock {
-        self.lock(Kind::Fair, name.as_ref())
+        self.lock(LockKind::Fair, name.as_ref())
     }
 
     /// Returns the read-write lock called `name`. Its readers share it, and its writer holds it
@@ -171,7 +171,7 @@ impl Coordinator {
     /// ```
     pub fn read_write(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock {
-            writer: self.lock(Kind::ReadWrite, name.as_ref()),
+            writer: self.lock(LockKind::ReadWrite, name.as_ref()),
         }
     }
 
@@ -235,22 +235,25 @@ impl Coordinator {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let accounts = locks.mutex_all(["account/7", "account/3"]);
+    /// let accounts = locks.multi_mutex(["account/7", "account/3"]);
     /// let guard = accounts.acquire().await?;
     /// assert!(locks.mutex("account/3").try_acquire().await.is_err());
     /// assert!(guard.names().eq(["account/3", "account/7"]));
     /// # Ok(()) }
     /// ```
-    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock<AllGuard> {
+    pub fn multi_mutex(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Lock<MultiGuard> {
         let names: Vec<_> = names.into_iter().collect();
-        let lock = Lock::mutex_all(&self.context, |_| self.context.clone(), &names);
+        let lock = Lock::multi_mutex(&self.context, |_| self.context.clone(), &names);
         self.refuse_others(lock, names.iter().map(AsRef::as_ref))
     }
 
     /// Returns the lock called `name` of kind `kind`. `owner` is used only for a reentrant kind.
     #[cfg(any(test, feature = "__internals"))]
     #[doc(hidden)]
-    pub fn of_kind(&self, kind: Kind, name: impl AsRef<str>, owner: &Owner) -> Lock {
+    pub fn of_kind(&self, kind: LockKind, name: impl AsRef<str>, owner: &Owner) -> Lock {
         let lock = self.lock(kind, name.as_ref());
         if kind.is_reentrant() {
             lock.owner(owner)
@@ -259,7 +262,7 @@ impl Coordinator {
         }
     }
 
-    fn lock(&self, kind: Kind, name: &str) -> Lock {
+    fn lock(&self, kind: LockKind, name: &str) -> Lock {
         self.refuse_others(Lock::new(self.context.clone(), kind, name), [name])
     }
 

@@ -146,7 +146,7 @@ impl Coordinator {
 
     /// Returns the length of a quarantine: [`max_ttl`](crate::Builder::max_ttl) plus its drift
     /// allowance, and at least 3 s. After a program with the same `max_ttl` has ended, its locks
-    /// end within this time. Only locks with a [minimum time](crate::Lock::min_hold) may stay
+    /// end within this time. Only locks with a [minimum hold](crate::Lock::min_hold) may stay
     /// longer.
     #[doc(hidden)]
     pub fn quarantine_length(&self) -> Duration {
@@ -168,9 +168,9 @@ impl Coordinator {
         self.context.machine.quorum().size()
     }
 
-    /// Returns the [label](crate::Builder::label) of this coordinator.
-    pub fn label(&self) -> Option<&str> {
-        self.context.config.label.as_deref()
+    /// Returns the [name](crate::Builder::coordinator_name) of this coordinator.
+    pub fn name(&self) -> Option<&str> {
+        self.context.config.coordinator.as_deref()
     }
 
     /// For each list of masters, counts those whose present state makes `count` return `true`.
@@ -212,7 +212,7 @@ impl Coordinator {
     ///
     /// A release is delivered when it has reached every master on which the key may still be. Keys
     /// that have expired need no release. So `close` takes at most the longer of two times: the
-    /// longest TTL in use, and twice the [waiter timeout](crate::Builder::waiter_timeout) of a lock
+    /// longest TTL in use, and twice the [silent-waiter timeout](crate::Builder::silent_waiter_timeout) of a lock
     /// with queues. If masters are down, `close` may take all of this time:
     /// [`close_within`](Self::close_within) has a limit.
     ///

@@ -15,7 +15,7 @@ use self::{
 use super::{
     builder::{Builder, open::Listed},
     coordinator::Coordinator,
-    guard::{AllGuard, PermitGuard},
+    guard::{MultiGuard, PermitGuard},
     lock::{Lock, Owner, shared::ReadWriteLock},
 };
 use crate::core::{config_error::ConfigError, error::AskError, vote::votes::Votes};
@@ -32,9 +32,9 @@ use crate::core::{config_error::ConfigError, error::AskError, vote::votes::Votes
 /// in braces, as in `{cart:9}/items`, the first such part decides the group. So names with the same
 /// part are in one group. `lua/README.md` describes this choice for other languages.
 ///
-/// Each coordinator has the ID of its group as its [label](Builder::label). The health and the
-/// readiness of a coordinator are those of its group. [`coordinators`](Self::coordinators) returns
-/// all coordinators.
+/// Each coordinator has the ID of its group as its [name](Builder::coordinator_name). The health
+/// and the readiness of a coordinator are those of its group. [`coordinators`](Self::coordinators)
+/// returns all coordinators.
 ///
 /// Groups are cheap to clone, and all clones share everything.
 ///
@@ -47,7 +47,7 @@ use crate::core::{config_error::ConfigError, error::AskError, vote::votes::Votes
 /// let groups = [Group::new("a", a), Group::new("b", b)];
 /// let locks = Groups::new(Coordinator::builder(), groups)?;
 /// let guard = locks.mutex("orders/42").try_acquire().await?;
-/// assert_eq!(locks.of("orders/42").label(), Some("a")); // its group
+/// assert_eq!(locks.of("orders/42").name(), Some("a")); // its group
 /// # drop(guard);
 /// # Ok(()) }
 /// ```
@@ -64,7 +64,7 @@ struct Inner {
     first: Coordinator,
 }
 
-/// The label of a coordinator, and its masters.
+/// The name of a coordinator, and its masters.
 type Member = (Arc<str>, Listed);
 
 impl Groups {
@@ -72,7 +72,7 @@ impl Groups {
     const MOST_PAIRS: usize = 256;
 
     /// Starts to connect to the masters of all groups. `settings` must have no masters, and its
-    /// label does not matter. Must be called inside a tokio runtime, like [`Builder::build`].
+    /// coordinator name does not matter. Must be called inside a tokio runtime, like [`Builder::build`].
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Groups {
     /// coordinator](Builder::masters) to groups, give the masters of that coordinator as the only
     /// old group, with any ID.
     ///
-    /// The names that move from `a` to `b` have a coordinator of their own, with the label `a->b`.
+    /// The names that move from `a` to `b` have a coordinator of their own, with the name `a->b`.
     /// A name moves only to a group that is new or gets more weight, or from a group that is gone or
     /// gets less weight. There may be up to 256 coordinators in all.
     ///
@@ -115,7 +115,7 @@ impl Groups {
     /// let group = |at: usize| Group::new(["a", "b", "c"][at], &masters[at]);
     /// let (old, new) = ([0, 1].map(group), [0, 1, 2].map(group));
     /// let locks = Groups::with_old_groups(Coordinator::builder(), new, old)?;
-    /// assert_eq!(locks.of("orders/42").label(), Some("a->c"));
+    /// assert_eq!(locks.of("orders/42").name(), Some("a->c"));
     /// # Ok(()) }
     /// ```
     pub fn with_old_groups(
@@ -137,9 +137,9 @@ impl Groups {
         let opener = settings.opener(lists_id)?;
         let opened = members.into_iter();
         let choices = Arc::new([&groups, &old_groups].map(|groups| Choice::new(groups)));
-        let opened = opened.map(|(key, (label, listed))| {
+        let opened = opened.map(|(key, (name, listed))| {
             let choices = choices.clone();
-            let mut locks = opener.open(listed, Some(&label));
+            let mut locks = opener.open(listed, Some(&name));
             locks.has_name = Some(Arc::new(move |name| key_of(&choices, name) == key));
             (key, locks)
         });
@@ -192,13 +192,16 @@ impl Groups {
     }
 
     /// Returns the mutexes called `names` as one lock, as
-    /// [`Coordinator::mutex_all`](Coordinator::mutex_all) does. The names may be in several groups.
+    /// [`Coordinator::multi_mutex`](Coordinator::multi_mutex) does. The names may be in several groups.
     ///
     /// If the masters of one group give no answers for a long time, the names of the other groups
     /// are released until these masters answer.
-    pub fn mutex_all(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Lock<AllGuard> {
+    pub fn multi_mutex(
+        &self,
+        names: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Lock<MultiGuard> {
         let context_of = |name: &str| self.of(name).context.clone();
-        Lock::mutex_all(&self.0.first.context, context_of, names)
+        Lock::multi_mutex(&self.0.first.context, context_of, names)
     }
 
     /// Returns a new owner, like [`Coordinator::new_owner`]. It works with the coordinators of all
@@ -321,14 +324,14 @@ fn members(
         return Err(ConfigError::out_of_range("change", given, range));
     }
     let members = pairs.into_iter().map(|(key, new, old)| {
-        let label = match old {
+        let name = match old {
             Some(old) if old.id != new.id => format!("{}->{}", old.id, new.id),
             _ => new.id.clone(),
         };
         let listed = new.listed(old);
-        let id = label.clone();
+        let id = name.clone();
         let listed = listed.map_err(|error| ConfigError::of_group(id, error))?;
-        Ok((key, (label.into(), listed)))
+        Ok((key, (name.into(), listed)))
     });
     members.collect()
 }
@@ -374,8 +377,8 @@ mod tests {
         ] {
             let (new, old) = (groups(new), groups(old));
             let members = members(&new, &old).unwrap();
-            let labels: Vec<_> = members.values().map(|(label, _)| &**label).collect();
-            assert_eq!(labels, pairs);
+            let names: Vec<_> = members.values().map(|(name, _)| &**name).collect();
+            assert_eq!(names, pairs);
             let (choice, old_choice) = (Choice::new(&new), Choice::new(&old));
             for name in 0..2_000 {
                 let name = format!("orders/{name}");

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::{
-    AllGuard, Guard, ReadGuard, WriteGuard,
+    Guard, MultiGuard, ReadGuard, WriteGuard,
     any::{
         AnyGuard, Fenceable, OneName,
         sealed::{FromGuard, Key},
@@ -43,7 +43,7 @@ impl<G: OneName> FencedGuard<G> {
     }
 }
 
-impl FencedGuard<AllGuard> {
+impl FencedGuard<MultiGuard> {
     /// Returns each name that the guard holds, with the fencing token for the resource that the
     /// name protects. The order is that of [`names`](Guard::names). **Each name has tokens of its
     /// own:** the token of one name says nothing about the resource of another.
@@ -53,7 +53,7 @@ impl FencedGuard<AllGuard> {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use quorlock::{Coordinator, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
-    /// let accounts = locks.mutex_all(["account/7", "account/3"]).fenced();
+    /// let accounts = locks.multi_mutex(["account/7", "account/3"]).fenced();
     /// let guard = accounts.acquire().await?;
     /// for (name, token) in guard.tokens() {
     ///     println!("{name} accepts writers from {token} on");

@@ -12,7 +12,7 @@ pub(super) use self::any::sealed::Key;
 pub use self::{
     any::{AnyGuard, Fenceable, OneName},
     fenced::FencedGuard,
-    shared::{AllGuard, PermitGuard, ReadGuard, WriteGuard},
+    shared::{MultiGuard, PermitGuard, ReadGuard, WriteGuard},
 };
 use super::fence::FencingToken;
 use crate::{
@@ -89,7 +89,7 @@ impl Guard {
     }
 
     /// Returns the names that the guard holds: one name, or the names of
-    /// [`mutex_all`](crate::Coordinator::mutex_all), each once, in the order of their keys.
+    /// [`multi_mutex`](crate::Coordinator::multi_mutex), each once, in the order of their keys.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.levels().map(|level| &**level.claim.name())
     }
@@ -353,9 +353,9 @@ impl Guard {
     /// confirm get the release if they can be reached before the TTL has passed. If only one level
     /// was released, the next extension or release tells these masters the new depth.
     ///
-    /// If the lock has a [minimum time](crate::Lock::min_hold), the error says that too few masters
+    /// If the lock has a [minimum hold](crate::Lock::min_hold), the error says that too few masters
     /// keep the lock for the rest of that time. Others may then get the lock when its TTL has
-    /// passed. If half of the masters confirmed, others cannot get it in the minimum time.
+    /// passed. If half of the masters confirmed, others cannot get it in the minimum hold.
     ///
     /// # Cancel safety
     ///
@@ -416,7 +416,7 @@ mod tests {
     async fn a_guard_of_several_names_is_as_valid_as_the_weakest() {
         let masters = [(); 3].map(|()| MemoryMaster::new());
         let locks = Coordinator::new(&masters).unwrap();
-        let guard = locks.mutex_all(["a", "b"]).try_acquire().await.unwrap();
+        let guard = locks.multi_mutex(["a", "b"]).try_acquire().await.unwrap();
         for master in &masters {
             master.set("b", "another's", None);
         }

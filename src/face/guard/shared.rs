@@ -12,11 +12,11 @@ use super::{
 use crate::core::error::TooFewMasters;
 
 guard_type! {
-    /// A [`Guard`] of [several mutexes](crate::Coordinator::mutex_all).
+    /// A [`Guard`] of [several mutexes](crate::Coordinator::multi_mutex).
     ///
     /// It holds all [names](Guard::names): it is valid until the first of them expires, and it is
     /// lost as soon as one name is lost.
-    AllGuard: AnyGuard Fenceable
+    MultiGuard: AnyGuard Fenceable
 }
 
 guard_type! {

@@ -35,13 +35,13 @@ impl<G> Lock<G> {
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use quorlock::{Coordinator, Kind, MemoryMaster};
+    /// # use quorlock::{Coordinator, LockKind, MemoryMaster};
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let owner = locks.new_owner();
     /// let lock = locks.reentrant("orders/42", &owner);
     /// let guard = lock.acquire().await?;
     /// let holder = lock.inspect().await?.holders.remove(0);
-    /// assert_eq!(holder.kind, Some(Kind::Reentrant));
+    /// assert_eq!(holder.kind, Some(LockKind::Reentrant));
     /// assert_eq!(holder.owner.as_deref(), Some(owner.id()));
     /// assert_eq!(holder.depth, 1);
     ///

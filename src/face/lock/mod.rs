@@ -7,7 +7,7 @@ use crate::{
     core::{
         config_error::ConfigError,
         error::AcquireError,
-        kind::{Access, Kind},
+        kind::{Access, LockKind},
         protocol::name::LockId,
         reason::Reason,
         time::lease::{Renewal, Ttl},
@@ -25,12 +25,12 @@ mod several;
 pub(crate) mod shared;
 
 /// A named lock on all masters of a [`Coordinator`](crate::Coordinator), of one
-/// [kind](crate::Kind).
+/// [kind](crate::LockKind).
 ///
 /// `G` is the type of its guards. Those of a mutex, a reentrant and a fair lock have the type
 /// [`Guard`]. All other types deref to it and can be turned into it:
 /// [`PermitGuard`](crate::PermitGuard), [`ReadGuard`](crate::ReadGuard),
-/// [`WriteGuard`](crate::WriteGuard), [`AllGuard`](crate::AllGuard) of several names, and
+/// [`WriteGuard`](crate::WriteGuard), [`MultiGuard`](crate::MultiGuard) of several names, and
 /// [`FencedGuard`](crate::FencedGuard) of a [fenced](Self::fenced) lock. A function that takes
 /// `&Guard` takes a reference to a variable of each of these types.
 ///
@@ -51,7 +51,8 @@ pub(crate) mod shared;
 ///
 /// # Cancel safety
 ///
-/// These futures do not borrow the lock. The future of [`try_acquire`](Self::try_acquire), [`acquire_within`](Self::acquire_within) or
+/// These futures do not borrow the lock. The future of [`try_acquire`](Self::try_acquire),
+/// [`acquire_within`](Self::acquire_within) or
 /// [`acquire`](Self::acquire) may be dropped at any point. The drop posts a release of everything
 /// that was sent by then. A master that cannot be reached gets the release later, if it can be
 /// reached before the TTL has passed.
@@ -97,7 +98,7 @@ struct Draft {
 }
 
 impl Lock {
-    pub(crate) fn new(context: Arc<Context>, kind: Kind, name: &str) -> Self {
+    pub(crate) fn new(context: Arc<Context>, kind: LockKind, name: &str) -> Self {
         Self::of(Draft {
             lock_id: context.config.key_template.lock_id(kind, name.into()),
             others: Vec::new(),
@@ -177,7 +178,7 @@ impl<G: AnyGuard> Lock<G> {
     /// response timeout more. So this method returns at most about four response timeouts after `limit`, or
     /// later if the lock is fenced or a semaphore. The first connections may take the connect
     /// timeout in addition. All these times may double while a master does not keep up with the
-    /// commands of this coordinator. [Several names](crate::Coordinator::mutex_all) may take one
+    /// commands of this coordinator. [Several names](crate::Coordinator::multi_mutex) may take one
     /// attempt more: if the last attempt at one name wins, the remaining names are tried once.
     ///
     /// Tasks of one owner make their attempts one after the other. If the turn of a task has not
@@ -296,7 +297,7 @@ impl Draft {
         let lock_id = self.lock_id.clone()?;
         if self.min_hold > Ttl::MOST {
             let range = format!("at most {:?}", Ttl::MOST);
-            return Err(ConfigError::time("minimum time", self.min_hold, range).into());
+            return Err(ConfigError::time("minimum hold", self.min_hold, range).into());
         }
         Ok(LockRequest {
             context: self.context.clone(),
@@ -311,7 +312,7 @@ impl Draft {
     }
 
     /// Returns the owner of a call: the one that was given, or a new one. `None` for a mutex.
-    fn owner_of_call(&self, kind: Kind) -> Option<Arc<LockOwner>> {
+    fn owner_of_call(&self, kind: LockKind) -> Option<Arc<LockOwner>> {
         let given = self.owner.as_ref().map(|owner| owner.0.clone());
         let new = || Arc::new(LockOwner::new(self.context.owners.new_id()));
         given.or_else(|| kind.has_owner().then(new))

@@ -68,16 +68,16 @@ impl<G> Lock<G> {
     /// Keeps others from the lock for `time` after its acquisition, even if its guard is released
     /// or dropped earlier. Defaults to zero.
     ///
-    /// Use this for a job that must run on only one host each time. Without a minimum time, the
+    /// Use this for a job that must run on only one host each time. Without a minimum hold, the
     /// lock is free as soon as the job is done, and a host whose clock is late runs the job again.
     /// ShedLock calls this `lockAtLeastFor`.
     ///
     /// If a guard is released or dropped before that time has passed, the lock stays on the masters
     /// for the rest of the time plus the [drift](crate::Builder::drift_ppm), without a holder and
     /// without a renewal. The process may end meanwhile. The rest may be longer than
-    /// [`max_ttl`](crate::Builder::max_ttl). A minimum time of more than 366 days is refused when
+    /// [`max_ttl`](crate::Builder::max_ttl). A minimum hold of more than 366 days is refused when
     /// the lock is acquired. The time need not fit into the TTL. If the TTL ends later than the
-    /// minimum time, the lock stays until the TTL ends.
+    /// minimum hold, the lock stays until the TTL ends.
     ///
     /// A job that fails keeps others away, too. To allow a repeat,
     /// [break](crate::Coordinator::break_held) the lock.
@@ -88,18 +88,18 @@ impl<G> Lock<G> {
     /// held. A lock that is lost, or whose holder dies, does not stay for the rest of the time.
     ///
     /// The [owner](crate::Owner) of the lock may acquire it again during the rest of the time. An
-    /// attempt of the owner ends the minimum time, even if the attempt fails. So use a
+    /// attempt of the owner ends the minimum hold, even if the attempt fails. So use a
     /// lock without an owner.
     ///
     /// A writer becomes a reader by [`downgrade`](crate::WriteGuard::downgrade), or when an owner drops
     /// its last write guard while it has a read guard. From then on, others may read, too: the rest
-    /// of the minimum time keeps out only writers.
+    /// of the minimum hold keeps out only writers.
     ///
     /// Masters that restart may forget a lock that stays without a holder. The
     /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after
-    /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum time is longer. The lock is free
+    /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum hold is longer. The lock is free
     /// if a majority of masters has forgotten it. Against this, let the masters persist, or set a
-    /// `max_ttl` of at least the minimum time in all programs.
+    /// `max_ttl` of at least the minimum hold in all programs.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]

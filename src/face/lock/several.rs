@@ -4,23 +4,23 @@ use std::sync::Arc;
 
 use super::Lock;
 use crate::{
-    core::{config_error::ConfigError, kind::Kind, protocol::name::LockId},
+    core::{config_error::ConfigError, kind::LockKind, protocol::name::LockId},
     driver::context::Context,
-    face::guard::AllGuard,
+    face::guard::MultiGuard,
 };
 
-impl Lock<AllGuard> {
+impl Lock<MultiGuard> {
     /// Returns the lock of these names. `context_of` returns the context for a name.
-    pub(crate) fn mutex_all(
+    pub(crate) fn multi_mutex(
         first: &Arc<Context>,
         context_of: impl Fn(&str) -> Arc<Context>,
         names: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Self {
         let template = &first.config.key_template;
         let names = names.into_iter();
-        let lock_ids = names.map(|name| template.lock_id(Kind::Mutex, name.as_ref().into()));
+        let lock_ids = names.map(|name| template.lock_id(LockKind::Mutex, name.as_ref().into()));
         let lock_ids = lock_ids.collect::<Result<Vec<_>, _>>().and_then(in_order);
-        let draft = Lock::new(first.clone(), Kind::Mutex, "").draft;
+        let draft = Lock::new(first.clone(), LockKind::Mutex, "").draft;
         let mut lock = Self::of(draft);
         match lock_ids {
             Ok((first, others)) => {

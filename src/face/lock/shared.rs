@@ -7,7 +7,7 @@ use crate::{
     core::{
         config_error::ConfigError,
         error::AskError,
-        kind::{Access, Kind},
+        kind::{Access, LockKind},
         view::inspection::Holder,
     },
     driver::context::Context,
@@ -58,7 +58,7 @@ impl ReadWriteLock {
 
 impl Lock<PermitGuard> {
     pub(crate) fn semaphore(context: Arc<Context>, name: &str, permits: usize) -> Self {
-        let draft = Lock::new(context, Kind::Semaphore, name).draft;
+        let draft = Lock::new(context, LockKind::Semaphore, name).draft;
         let count = u16::try_from(permits).ok();
         let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
         Self::of(Draft {
@@ -93,7 +93,7 @@ impl Lock<PermitGuard> {
     /// Dropping the future has no effect on the masters.
     pub async fn available_permits(&self) -> Result<usize, AskError> {
         let holders = self.inspect().await?.holders;
-        let is_semaphore = |holder: &Holder| holder.kind == Some(Kind::Semaphore);
+        let is_semaphore = |holder: &Holder| holder.kind == Some(LockKind::Semaphore);
         let can_vote = self.draft.context.machine.has_voters();
         let permits = match &self.draft.lock_id {
             Ok(lock_id) if can_vote && holders.iter().all(is_semaphore) => lock_id.permits(),

@@ -5,7 +5,7 @@ use std::{mem, time::Duration};
 use super::{Claim, Held, Phase, step::Step};
 use crate::{
     core::{
-        kind::{Access, Kind, rights::Rights},
+        kind::{Access, LockKind, rights::Rights},
         protocol::{
             command::{Action, Holding},
             identity::{Identity, QueueOptions},
@@ -156,7 +156,7 @@ impl Claim {
     fn ask_first(&mut self, step: &mut Step<'_>, how: Asking) {
         if let Some(queue) = how.queue {
             // Masters may have the ticket.
-            self.last_until(step.now.monotonic + queue.waiter_timeout * 2);
+            self.last_until(step.now.monotonic + queue.silent_waiter_timeout * 2);
         }
         let queue = how.queue.filter(|_| how.first == MasterSet::ALL);
         self.ask(step, how.first, queue, how.watch);
@@ -187,7 +187,7 @@ impl Phase {
 }
 
 /// Returns a round that begins now and asks for a `lease`, and its role.
-fn acquisition(kind: Kind, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
+fn acquisition(kind: LockKind, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
     let (quorum, limit) = (&step.roster.quorum, Some(lease.until()));
     let mut round = Round::open(Verb::Acquire, quorum, step.now.lease, limit);
     round.queues = how.queue.is_some();

@@ -8,7 +8,7 @@ use testkit::times::millis;
 
 use super::{ask::Asking, *};
 use crate::core::{
-    kind::Kind,
+    kind::LockKind,
     protocol::{
         command::fixture::lock_id,
         identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
@@ -173,7 +173,7 @@ impl Case {
         let addresses = ["a:1", "b:1", "c:1"].map(Arc::from);
         let roster = Roster::new(addresses, quorum);
         let mut machine = Machine::new(roster, config(millis(50)), start);
-        let (lock_id, how) = (lock_id(Kind::Mutex, "r"), Asking::plain(asked));
+        let (lock_id, how) = (lock_id(LockKind::Mutex, "r"), Asking::plain(asked));
         let id = machine.begin(lock_id, ttl(9_000), holding, how, now);
         let mut case = Self {
             machine,
@@ -341,7 +341,7 @@ impl Case {
         let is_fair = self.kind == 'f';
         let how = Asking {
             queue: is_fair.then_some(QueueOptions {
-                waiter_timeout: millis(6_000),
+                silent_waiter_timeout: millis(6_000),
                 is_fresh: true,
             }),
             ..Asking::plain(asked)

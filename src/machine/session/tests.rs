@@ -16,7 +16,7 @@ use crate::{
     MasterSpec, MemoryMaster,
     clock::{monotonic, random_u64, tests::ByHand},
     core::{
-        kind::{Access, Kind},
+        kind::{Access, LockKind},
         protocol::{
             command::{Reply, fixture::command},
             identity::Ticket,
@@ -167,7 +167,7 @@ async fn a_reply_that_has_arrived_is_read_before_time_is_judged() {
     let shared = Arc::new(Shared::new(roster, config(TIMEOUT)));
     let supervisor =
         MasterSpec::with_connector("redis://late", connect).open(0, "n".to_owned(), &shared);
-    let command = command(Kind::Mutex, Verb::Acquire, 1);
+    let command = command(LockKind::Mutex, Verb::Acquire, 1);
     let round = shared.with(|machine, now| machine.ask(command, None, now));
     tokio::join!(supervisor, async {
         sleep(TIMEOUT * 2).await;
@@ -719,7 +719,7 @@ impl Rig {
     /// Posts a command. It may fail at once.
     fn post(&mut self, verb: Verb, is_owed: bool) -> RoundId {
         let owed = owed(verb, is_owed);
-        let command = command(Kind::Mutex, verb, 1);
+        let command = command(LockKind::Mutex, verb, 1);
         let round = self.machine.ask_any(command, owed, now());
         self.settle();
         if let Some(vote) = self.machine.rounds.of(round).vote(0) {
@@ -739,7 +739,7 @@ impl Rig {
     fn request(&mut self, verb: Verb, is_owed: bool) -> (RoundId, Arc<Request>) {
         let (round, votes_to) = self.machine.open_any(verb, owed(verb, is_owed), now());
         self.settle();
-        let command = command(Kind::Mutex, verb, 1);
+        let command = command(LockKind::Mutex, verb, 1);
         let request = Request::new(command, monotonic(), votes_to);
         (round, Arc::new(request))
     }

@@ -269,14 +269,14 @@ mod tests {
 
     use super::*;
     use crate::{
-        core::{kind::Kind, protocol::command::fixture::command, vote::Verb},
+        core::{kind::LockKind, protocol::command::fixture::command, vote::Verb},
         machine::VotesTo,
     };
 
     /// The request keeps the bytes for the first master, and for others like it.
     #[test]
     fn masters_with_different_native_releases_share_a_request() {
-        let release = || command(Kind::Mutex, Verb::Release, 0);
+        let release = || command(LockKind::Mutex, Verb::Release, 0);
         let shared = || Request::new(release(), Tick::some(), VotesTo::default());
         let sent = |native, request: &Request| {
             let wire = Wire::of_given(empty());

@@ -125,7 +125,7 @@ fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
 mod tests {
     use super::*;
     use crate::core::{
-        kind::{Kind, rights::Rights},
+        kind::{LockKind, rights::Rights},
         protocol::command::fixture::{command, fenced, holding, lock_id, of as command_for},
         vote::Verb,
     };
@@ -145,8 +145,8 @@ mod tests {
     fn a_command_encoded_once_has_the_bytes_of_one_encoded_for_each_master() {
         for verb in [Verb::Acquire, Verb::Extend, Verb::Release] {
             for length in [1, 99, 100, 1_000] {
-                let lock_id = lock_id(Kind::Mutex, &"n".repeat(length));
-                let command = command_for(&lock_id, verb, holding(Kind::Mutex, 1, None));
+                let lock_id = lock_id(LockKind::Mutex, &"n".repeat(length));
+                let command = command_for(&lock_id, verb, holding(LockKind::Mutex, 1, None));
                 let mut out = b"before ".to_vec();
                 let encoded = encoded(&command, None, &mut out);
                 assert_eq!(out, b"before ");
@@ -169,7 +169,7 @@ mod tests {
             let encoded = encoded(&acquire, None, &mut bytes);
             assert!(encoded.script.is_none(), "{rights:?}");
             acquire.tries = None;
-            acquire.watch = kind == Kind::Mutex; // otherwise it may be a SET
+            acquire.watch = kind == LockKind::Mutex; // otherwise it may be a SET
             let script = encode_command(&acquire, ScriptAs::Text, &mut bytes).unwrap();
             let [plain, tried] = [&*bytes, &*encoded.bytes].map(String::from_utf8_lossy);
             let text = rights.check() + script.text();

@@ -65,7 +65,7 @@ pub fn crowds(history: &History) -> Vec<String> {
     found
 }
 
-/// Returns a line for each holder that got a lock within the minimum time of the holder before.
+/// Returns a line for each holder that got a lock within the minimum hold of the holder before.
 pub fn minimum_times(history: &History) -> Vec<String> {
     let mut found = Vec::new();
     for (lock, tenures) in by_slot(history) {
@@ -75,7 +75,7 @@ pub fn minimum_times(history: &History) -> Vec<String> {
             let others = kept.filter(excludes);
             if let Some(other) = others.filter(|other| tenure.granted < other.hold_until) {
                 found.push(format!(
-                    "{} was not kept for its minimum time: {other:?} and {tenure:?}",
+                    "{} was not kept for its minimum hold: {other:?} and {tenure:?}",
                     lock.name()
                 ));
             }

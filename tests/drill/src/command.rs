@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use quorlock::Kind;
+use quorlock::LockKind;
 use testkit::random::Random;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
@@ -44,7 +44,7 @@ pub async fn run_all(
     let mut random = Random::new(orders.seed);
     // The command line has no other locks.
     let locks: Vec<_> = LockNumber::all()
-        .filter(|lock| matches!(lock.kind(), Kind::Mutex | Kind::Fair))
+        .filter(|lock| matches!(lock.kind(), LockKind::Mutex | LockKind::Fair))
         .collect();
     let mut op = 0;
     while over.has_changed().is_ok() {
@@ -98,7 +98,7 @@ fn quorlock_run(
     if lock.is_fenced() {
         command.arg("--fence");
     }
-    if lock.kind() == Kind::Fair {
+    if lock.kind() == LockKind::Fair {
         command.arg("--fair");
     }
     command.arg(lock.name()).arg("--");

@@ -34,7 +34,7 @@ pub struct Tenure {
     /// The end of the validity, or of the tenure if that was earlier. If the client was killed, it
     /// is the end of the validity that the client knew of when it got the lock.
     pub until: Nanos,
-    /// The end of the minimum time, counted from the start of the round. 0 if there is none.
+    /// The end of the minimum hold, counted from the start of the round. 0 if there is none.
     pub hold_until: Nanos,
     /// Set if the release confirmed that the masters keep the lock until `hold_until`.
     pub is_kept: bool,

@@ -5,7 +5,7 @@ use std::time::Duration;
 pub use quorlock::__internals::KINDS;
 use quorlock::{
     __internals::{is_reentrant, plain},
-    Builder, Coordinator, Kind, Lock, Owner,
+    Builder, Coordinator, Lock, LockKind, Owner,
 };
 use serde::{Deserialize, Serialize};
 use testkit::random::Random;
@@ -38,13 +38,13 @@ impl LockNumber {
     }
 
     pub fn is_semaphore(self) -> bool {
-        self.kind() == Kind::Semaphore
+        self.kind() == LockKind::Semaphore
     }
 
     /// Returns the other mutex, with a fence or without, that a client may acquire together with
     /// this one. `None` if this lock is no mutex.
     pub fn partner(self) -> Option<Self> {
-        (self.kind() == Kind::Mutex).then_some(Self(self.0 ^ 1))
+        (self.kind() == LockKind::Mutex).then_some(Self(self.0 ^ 1))
     }
 
     /// Returns how many may hold the lock at once, apart from readers.
@@ -67,7 +67,7 @@ impl LockNumber {
         is_reentrant(self.kind())
     }
 
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> LockKind {
         KINDS[self.0 / OF_EACH_KIND]
     }
 
@@ -82,7 +82,7 @@ impl LockNumber {
 
     /// Returns whether the lock has readers. A fenced one has only writers in a drill.
     pub fn has_readers(self) -> bool {
-        self.kind() == Kind::ReadWrite && !self.is_fenced()
+        self.kind() == LockKind::ReadWrite && !self.is_fenced()
     }
 
     pub fn lock_of_reader(self, locks: &Coordinator, owner: &Owner) -> Lock {
@@ -91,7 +91,7 @@ impl LockNumber {
 
     /// Returns this mutex and another one as one lock.
     pub fn lock_with(self, other: Self, locks: &Coordinator) -> Lock {
-        let lock = locks.mutex_all([self, other].map(Self::name)).plain();
+        let lock = locks.multi_mutex([self, other].map(Self::name)).plain();
         if self.is_fenced() {
             plain(lock.fenced())
         } else {

@@ -32,7 +32,7 @@ pub enum Note {
         asked: Nanos,
         /// The end of the validity. A command does not know it, so this is `at`.
         valid_until: Nanos,
-        /// The end of the minimum time. 0 if there is none.
+        /// The end of the minimum hold. 0 if there is none.
         hold_until: Nanos,
         token: Option<u64>,
         /// The slot of a permit of a semaphore.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use quorlock::{Kind, Quarantine};
+use quorlock::{LockKind, Quarantine};
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -149,7 +149,7 @@ impl Reader {
             .find_map(|line| line.strip_prefix("run_id:"))
             .unwrap_or_default();
         let fair: Vec<_> = LockNumber::all()
-            .filter(|lock| lock.kind() == Kind::Fair)
+            .filter(|lock| lock.kind() == LockKind::Fair)
             .collect();
         let mut pipe = redis::pipe();
         pipe.cmd("HMGET")

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, ops::Range};
 use super::{Broken, steps::Step};
 use crate::{
     core::{
-        kind::Kind,
+        kind::LockKind,
         vote::{MasterSet, quorum::Quorum},
     },
     explore::{
@@ -104,7 +104,7 @@ impl<const A: usize, const M: usize> Ballots<A, M> {
     pub(super) fn new(starts: &[[u32; M]], time: Option<Time>) -> Self {
         let highest = starts.iter().flatten().max().unwrap();
         Self {
-            masters: Masters::new(Kind::Mutex),
+            masters: Masters::new(LockKind::Mutex),
             broken: Broken::Not,
             is_one_owner: false,
             rounds: 2,

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{
-    core::kind::Kind,
+    core::kind::LockKind,
     explore::{
         masters::Masters,
         search::{holds, is_caught},
@@ -23,7 +23,7 @@ impl<const A: usize, const M: usize> Ballots<A, M> {
     /// Lets masters run other scripts.
     fn edited(self, edits: &[Edit]) -> Self {
         Self {
-            masters: Masters::edited(Kind::Mutex, edits),
+            masters: Masters::edited(LockKind::Mutex, edits),
             ..self
         }
     }
@@ -44,7 +44,7 @@ fn two_attempts_have_different_tokens() {
 #[ignore = "slow without optimisation: ./dev test runs it"]
 fn two_attempts_of_one_owner_have_different_tokens() {
     let attempts = Ballots::<2> {
-        masters: Masters::new(Kind::Reentrant),
+        masters: Masters::new(LockKind::Reentrant),
         is_one_owner: true,
         ..Ballots::new(&STARTS, None)
     };

@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     core::{
-        kind::Kind,
+        kind::LockKind,
         vote::{MasterSet, quorum::Quorum},
     },
     explore::{
@@ -18,7 +18,7 @@ fn change<const M: usize, const P: usize>(removed: usize, added: usize) -> Chang
     let [old, new] = sets;
     let quorum = |sets: &[MasterSet]| Quorum::of_sets(sets);
     Change {
-        masters: Masters::new(Kind::Mutex),
+        masters: Masters::new(LockKind::Mutex),
         sets,
         quorums: [
             quorum(&[old]),

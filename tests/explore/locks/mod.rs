@@ -77,14 +77,14 @@ const EXTENSION_REVIVES: &[Edit] = &[(
 const HEAL_BESIDE_READER: &[Edit] = &[(
     "read_write/acquire",
     "  elseif is_mine or is_writer or entry.is_writer then\n",
-    "  elseif is_mine or is_writer and waiter_timeout >= 0 or entry.is_writer then\n",
+    "  elseif is_mine or is_writer and silent_waiter_timeout >= 0 or entry.is_writer then\n",
 )];
 
 /// A heal takes the slot of another holder.
 const HEAL_TAKES_HELD: &[Edit] = &[(
     "semaphore/acquire",
     "  if not redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1] then\n",
-    "  if waiter_timeout < 0 or not redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1] then\n",
+    "  if silent_waiter_timeout < 0 or not redis.call('HMGET', KEYS[1], SLOT .. ARGV[5])[1] then\n",
 )];
 
 /// A release also removes the entry of a later attempt.

@@ -4,7 +4,7 @@ use super::{
     *,
 };
 use crate::{
-    core::kind::Kind,
+    core::kind::LockKind,
     explore::{
         masters::Masters,
         search::{holds, is_caught},
@@ -14,7 +14,7 @@ use crate::{
 /// Late commands and extensions, without queues: a queue only refuses more.
 fn exclusion<const C: usize>(claims: [&[Claim]; C]) -> Locks<C> {
     Locks {
-        masters: Masters::new(Kind::ReadWrite),
+        masters: Masters::new(LockKind::ReadWrite),
         broken: Broken::Not,
         claims: claims.map(<[_]>::to_vec),
         permits: [0; C],
@@ -70,7 +70,7 @@ fn calm<const C: usize>(claims: [&[Claim]; C]) -> Locks<C> {
 /// A semaphore, without extensions.
 fn semaphore<const C: usize>(permits: [u8; C]) -> Locks<C> {
     Locks {
-        masters: Masters::new(Kind::Semaphore),
+        masters: Masters::new(LockKind::Semaphore),
         permits,
         extends: false,
         ends: true,
@@ -104,9 +104,9 @@ impl<const C: usize> Locks<C> {
     /// Lets masters run other scripts.
     fn edited(self, edits: &[Edit]) -> Self {
         let kind = if self.has_slots() {
-            Kind::Semaphore
+            LockKind::Semaphore
         } else {
-            Kind::ReadWrite
+            LockKind::ReadWrite
         };
         Self {
             masters: Masters::edited(kind, edits),
@@ -123,7 +123,7 @@ fn a_writer_is_alone() {
     holds(&hostile([&[LOWERED], &[reads(1)]]), 1_045_632);
     // Scripts find entries whose leases have ended.
     let ended = Locks {
-        masters: Masters::new(Kind::ReadWrite).keeps_ended(),
+        masters: Masters::new(LockKind::ReadWrite).keeps_ended(),
         breaks: true,
         ..exclusion([&[LOWERED], &[reads(1)]])
     };
@@ -177,7 +177,7 @@ fn two_waiters_win_in_the_order_of_their_tickets() {
     holds(&rounds, 83_527);
     // Scripts find waiters that are dead, and entries whose leases have ended.
     let ended = Locks {
-        masters: Masters::new(Kind::ReadWrite).keeps_ended(),
+        masters: Masters::new(LockKind::ReadWrite).keeps_ended(),
         ..order([&[writes(0)], &[reads(1)]])
     };
     holds(&ended, 105_490);
@@ -257,7 +257,7 @@ fn a_slot_has_one_holder() {
     holds(&extends, 25_124);
     // Scripts find entries whose leases have ended.
     let ended = Locks {
-        masters: Masters::new(Kind::Semaphore).keeps_ended(),
+        masters: Masters::new(LockKind::Semaphore).keeps_ended(),
         ..hostile_slots([1, 1])
     };
     holds(&ended, 253_789);

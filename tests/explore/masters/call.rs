@@ -111,9 +111,9 @@ impl Masters {
             slot: Slot::new(call.slot.into()),
             candidate: (call.candidate > 0).then(|| START + u64::from(call.candidate)),
         };
-        let waiter_timeout = Duration::from_secs(3);
+        let silent_waiter_timeout = Duration::from_secs(3);
         let queue = QueueOptions {
-            waiter_timeout,
+            silent_waiter_timeout,
             is_fresh: false,
         };
         let action = match call.verb {
@@ -130,7 +130,7 @@ impl Masters {
                 holding,
                 was_won: true,
             },
-            Verb::Yield => Action::Yield(holding, waiter_timeout),
+            Verb::Yield => Action::Yield(holding, silent_waiter_timeout),
         };
         Command {
             // So that a mutex is taken by a script.

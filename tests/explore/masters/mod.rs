@@ -16,7 +16,7 @@ use self::{
 };
 use super::search::Mix;
 use crate::core::{
-    kind::Kind,
+    kind::LockKind,
     protocol::{command::fixture, name::LockId, words::fixture::scripts},
 };
 
@@ -56,7 +56,7 @@ pub(super) type Edit = (&'static str, &'static str, &'static str);
 
 /// All masters of a model.
 pub(super) struct Masters {
-    kind: Kind,
+    kind: LockKind,
     edits: Vec<Edit>,
     /// Entries and tickets stay after their end, until a script removes them. Without this, they
     /// are gone at once, and there are fewer states.
@@ -75,7 +75,7 @@ struct Known {
 }
 
 impl Masters {
-    pub(super) fn new(kind: Kind) -> Self {
+    pub(super) fn new(kind: LockKind) -> Self {
         let masters = Self {
             kind,
             edits: Vec::new(),
@@ -94,7 +94,7 @@ impl Masters {
     }
 
     /// Lets masters run other scripts. Fails if no script has a line that is to be edited.
-    pub(super) fn edited(kind: Kind, edits: &[Edit]) -> Self {
+    pub(super) fn edited(kind: LockKind, edits: &[Edit]) -> Self {
         for (name, line, _) in edits {
             let mut named = scripts().filter(|script| script.name.starts_with(name));
             let is_there = named.any(|script| script.text().contains(line));
