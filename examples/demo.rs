@@ -75,7 +75,7 @@ async fn demo(mut masters: Vec<Server>) -> Result<(), Box<dyn Error>> {
     title(4, "A third one is killed");
     masters[2].kill();
     match lock.try_acquire().await {
-        Err(error) if *error.reason() == Reason::TooFewMasters => {
+        Err(error) if *error.reason() == Reason::NoQuorum => {
             println!("refused: too few masters can vote");
             error.votes().into_iter().for_each(show);
         }

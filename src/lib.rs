@@ -125,7 +125,7 @@ pub use crate::face::builder::shared_settings::SharedSettings;
 pub use crate::{
     core::{
         config_error::ConfigError,
-        error::{AcquireError, AskError, ExtendError, LostError, TooFewMasters},
+        error::{AcquireError, AskError, ExtendError, LostError, QuorumError},
         kind::LockKind,
         reason::Reason,
         restart::Quarantine,

@@ -17,8 +17,8 @@ use std::{
 use quorlock::{
     AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, FencedGuard,
     FencingToken, Group, Groups, Guard, Holder, Inspection, Lock, LockKind, LockState, LostError,
-    LostReason, MasterSpec, MultiGuard, Owner, PermitGuard, Quarantine, ReadGuard, ReadWriteLock,
-    Reason, Renewal, SharedSettings, TooFewMasters, WriteGuard,
+    LostReason, MasterSpec, MultiGuard, Owner, PermitGuard, Quarantine, QuorumError, ReadGuard,
+    ReadWriteLock, Reason, Renewal, SharedSettings, WriteGuard,
     health::{MasterHealth, MasterState},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
@@ -78,7 +78,7 @@ fn public_types_have_their_auto_traits() {
         Membership: Clone Copy Eq Hash;
         Owner: Clone;
         Refusal: Clone Eq;
-        TooFewMasters: Error Clone;
+        QuorumError: Error Clone;
         Renewal: Clone Copy Eq;
         Quarantine: Clone Copy Default Eq;
         ReadWriteLock: Clone;
@@ -106,7 +106,7 @@ fn errors_and_reports_are_unwind_safe() {
     check::<AskError>();
     check::<Inspection>();
     check::<LostError>();
-    check::<TooFewMasters>();
+    check::<QuorumError>();
     check::<Votes>();
 }
 

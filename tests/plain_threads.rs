@@ -268,7 +268,7 @@ fn nothing_hangs_when_it_is_dropped_after_its_runtime() {
     let events = locks.health_events();
     in_time("the end of the runtime", move || drop(runtime));
     let other = current_thread();
-    assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Ended);
+    assert_eq!(other.block_on(mutex.lost()).reason, LostReason::Closed);
     mutex.ensure_valid().unwrap_err();
     in_time("a guard", move || drop(mutex));
     let closed = other.block_on(locks.mutex("t").acquire());

@@ -108,11 +108,11 @@ fn no_text_and_no_event_shows_a_secret() {
         until("no quorum", async || {
             let refused = locks.mutex("other").try_acquire().await.err()?;
             texts.add_error(&refused);
-            (*refused.reason() == Reason::TooFewMasters).then_some(())
+            (*refused.reason() == Reason::NoQuorum).then_some(())
         })
         .await;
         let unconfirmed = guard.extend(Duration::from_secs(60)).await.unwrap_err();
-        assert!(matches!(unconfirmed, ExtendError::TooFewMasters(_)));
+        assert!(matches!(unconfirmed, ExtendError::NoQuorum(_)));
         texts.add_error(&unconfirmed);
         let unconfirmed = guard.release().await.unwrap_err();
         texts.add_error(&unconfirmed);

@@ -316,7 +316,7 @@ fn outage_in(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Outage> {
 fn too_few(error: &AcquireError) -> Option<&Votes> {
     let is_so = matches!(
         error.reason(),
-        Reason::Denied { .. } | Reason::TooFewMasters | Reason::Quarantined { .. }
+        Reason::Denied { .. } | Reason::NoQuorum | Reason::Quarantined { .. }
     );
     error.votes().filter(|_| is_so)
 }
@@ -345,8 +345,8 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
                     Some(_) | None => asked < 3,
                 },
                 Reason::Split => true,
-                Reason::TooFewMasters if is_refused(wanted, &error) => false,
-                Reason::TooFewMasters => wanted.locks.ready_within(left).await.is_ok(),
+                Reason::NoQuorum if is_refused(wanted, &error) => false,
+                Reason::NoQuorum => wanted.locks.ready_within(left).await.is_ok(),
                 _ => false,
             };
         if !goes_on {

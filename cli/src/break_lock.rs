@@ -3,7 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 
 use quorlock::{
-    AskError,
+    AskError, Inspection,
+    tools::MasterView,
     votes::{Refusal, Vote, VoteRow, Votes},
 };
 use serde::Serialize;
@@ -77,7 +78,7 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             return Err(Failure::new(Exit::Configuration, sentence));
         }
         let inspection = match &args.holder {
-            Some(who) => inspection.only(choose(&mut seen, who)?),
+            Some(who) => choose(&mut seen, &inspection, who)?,
             None => inspection,
         };
         if !args.yes && !is_confirmed(&seen).await? {
@@ -88,7 +89,7 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
         }
         match locks.break_held(&inspection).await {
             Ok(votes) => finish(args, &seen, &votes),
-            Err(AskError::TooFewMasters(error)) => finish(args, &seen, &error.votes),
+            Err(AskError::NoQuorum(error)) => finish(args, &seen, &error.votes),
             Err(error) => Err(error.into()),
         }
     })
@@ -115,11 +116,21 @@ fn unknown(seen: &Look) -> Failure {
     })
 }
 
-/// Leaves out all holders but one. Returns what tells that one from others.
-fn choose(seen: &mut Look, who: &str) -> Result<String, Failure> {
-    let name = &seen.name;
-    seen.holders.choose(who).ok_or_else(|| {
-        let sentence = format!("{who:?} is not one holder of {name:?}; see `quorlock status`");
+/// Leaves out all holders but one, which perhaps only a minority of masters know.
+fn choose(seen: &mut Look, inspection: &Inspection, who: &str) -> Result<Inspection, Failure> {
+    let id = seen.holders.choose(who);
+    let held = inspection.views().flat_map(|view| match view {
+        MasterView::Held(holders) => holders,
+        _ => Vec::new(),
+    });
+    let mut held =
+        held.filter(|holder| id.is_some() && [&holder.owner, &holder.client].contains(&&id));
+    let chosen = held.next().map(|holder| inspection.only(&holder));
+    chosen.ok_or_else(|| {
+        let sentence = format!(
+            "{who:?} is not one holder of {:?}; see `quorlock status`",
+            seen.name
+        );
         Failure::new(Exit::Usage, sentence)
     })
 }

@@ -24,7 +24,7 @@ pub(crate) struct HoldersLook {
 pub(crate) struct HolderLook {
     #[serde(serialize_with = "word")]
     pub(crate) kind: Option<LockKind>,
-    shares: bool,
+    is_shared: bool,
     pub(crate) owner: Option<String>,
     #[serde(flatten)]
     program: Program,
@@ -127,7 +127,7 @@ impl HolderLook {
         let program = program.unwrap_or_default();
         let mut look = Self {
             kind: holder.kind,
-            shares: holder.shares,
+            is_shared: holder.is_shared,
             owner: holder.owner.clone(),
             ttl: program.ttl.or(holder.remaining),
             program,
@@ -231,7 +231,7 @@ impl HolderLook {
 
     /// Returns what the holder of a read-write lock is.
     fn role(&self) -> &'static str {
-        if self.shares { "reader" } else { "writer" }
+        if self.is_shared { "reader" } else { "writer" }
     }
 
     /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
@@ -303,7 +303,7 @@ mod tests {
     fn holder(kind: LockKind, owner: Option<&str>, name: Option<&str>) -> HolderLook {
         HolderLook {
             kind: Some(kind),
-            shares: true,
+            is_shared: true,
             owner: owner.map(str::to_owned),
             program: name.map(Program::parse).unwrap_or_default(),
             depth: 1,

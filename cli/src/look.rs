@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    AskError, Coordinator, Inspection, Lock, LockKind, TooFewMasters,
+    AskError, Coordinator, Inspection, Lock, LockKind, QuorumError,
     tools::MasterView,
     votes::{Failure as VoteFailure, Vote, VoteRow, Votes},
 };
@@ -34,7 +34,7 @@ pub(crate) struct Look {
     pub(crate) masters: Vec<MasterLook>,
     /// The masters that decided the verdict: those where the lock is free. For
     /// [`Quarantined`](Verdict::Quarantined), those that can vote, and for
-    /// [`TooFewMasters`](Verdict::TooFewMasters), those that can vote or answered.
+    /// [`NoQuorum`](Verdict::NoQuorum), those that can vote or answered.
     #[serde(skip)]
     counted: Tallies,
     /// The inspection that a break needs. `None` without a quorum.
@@ -59,7 +59,7 @@ pub(crate) enum Verdict {
     /// locks.
     Quarantined,
     /// Too few masters answered, or take locks.
-    TooFewMasters,
+    NoQuorum,
 }
 
 #[derive(Serialize)]
@@ -96,7 +96,7 @@ impl Verdict {
         match self {
             Self::Free => Exit::Success,
             Self::Held | Self::Split => Exit::Busy,
-            Self::Quarantined | Self::TooFewMasters => Exit::Unavailable,
+            Self::Quarantined | Self::NoQuorum => Exit::Unavailable,
         }
     }
 }
@@ -119,7 +119,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     {
         inspected = lock.inspect().await;
     }
-    if let Err(AskError::TooFewMasters(error)) = &inspected
+    if let Err(AskError::NoQuorum(error)) = &inspected
         && may_not_see_the_queue(&error.votes)
     {
         inspected = locks.mutex(name).inspect().await;
@@ -130,7 +130,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
             let able = parts.iter().map(|(health, _)| health.can_vote());
             Look::of(inspection, able)
         }
-        Err(AskError::TooFewMasters(error)) => {
+        Err(AskError::NoQuorum(error)) => {
             Look::unknown(locks, name, &error.votes, error.views().to_vec())
         }
         Err(error) => return Err(error.into()),
@@ -200,7 +200,7 @@ impl Look {
     fn unknown(locks: &Coordinator, name: &str, votes: &Votes, views: Vec<MasterView>) -> Self {
         Self {
             name: name.to_owned(),
-            verdict: Verdict::TooFewMasters,
+            verdict: Verdict::NoQuorum,
             holders: HoldersLook::of(&[]),
             waiters: Vec::new(),
             quorum: votes.quorum(),
@@ -214,8 +214,9 @@ impl Look {
     /// Changes the verdict about a free lock if too few masters can vote. `error` is the reason why
     /// not all can.
     fn doubt(&mut self, error: &AskError, locks: &Coordinator) {
-        let (AskError::Denied { votes, .. } | AskError::TooFewMasters(TooFewMasters { votes, .. })) =
-            error
+        let (AskError::Denied { votes, .. }
+        | AskError::NoQuorum(QuorumError { votes, .. })
+        | AskError::NotAll { votes, .. }) = error
         else {
             return;
         };
@@ -226,12 +227,12 @@ impl Look {
         let able: BTreeSet<_> = able.map(|one| &*one.master).collect();
         let able = Tallies::of(locks, |one| able.contains(&*one.master));
         match Outage::of(locks, Stage::Begins) {
-            _ if error.has_quorum() => {}
+            _ if matches!(error, AskError::NotAll { .. }) => {}
             Some(Outage::Quarantine { .. }) => {
                 (self.verdict, self.counted) = (Verdict::Quarantined, able);
             }
             _ => {
-                (self.verdict, self.counted) = (Verdict::TooFewMasters, able);
+                (self.verdict, self.counted) = (Verdict::NoQuorum, able);
                 self.denied = denied(locks, votes);
             }
         }
@@ -278,7 +279,7 @@ impl Look {
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")
             }
-            (Verdict::Quarantined | Verdict::TooFewMasters, _) => {
+            (Verdict::Quarantined | Verdict::NoQuorum, _) => {
                 let (verdict, answered) = match self.inspection {
                     Some(_) => ("free, but nobody can lock it", "can vote"),
                     None => ("unknown", "answered"),

@@ -274,7 +274,7 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
     let (first, second) = match &mut error {
         ConfigError::BadMaster { master, .. } => (master, None),
         ConfigError::DuplicateMaster { first, second, .. } => (first, Some(second)),
-        ConfigError::OtherDatabase { first, .. } => (first, None),
+        ConfigError::DuplicateInOtherDatabase { first, .. } => (first, None),
         _ => return error.into(),
     };
     if *first <= masters {

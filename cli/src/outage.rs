@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    AskError, Coordinator, TooFewMasters,
+    AskError, Coordinator, QuorumError,
     health::{MasterHealth, MasterState},
     tools::DialRefusal,
     votes::{Failure as VoteFailure, VoteRow, Votes},
@@ -201,8 +201,9 @@ pub(crate) fn not_ready(
     stage: Stage,
     action: &str,
 ) -> Failure {
-    let (AskError::Denied { votes, .. } | AskError::TooFewMasters(TooFewMasters { votes, .. })) =
-        error
+    let (AskError::Denied { votes, .. }
+    | AskError::NoQuorum(QuorumError { votes, .. })
+    | AskError::NotAll { votes, .. }) = error
     else {
         return Failure::new(Exit::Unavailable, format!("{action}: {error}"));
     };

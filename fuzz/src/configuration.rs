@@ -160,8 +160,8 @@ impl Input {
             response_timeout: response_timeout.duration();
             connect_timeout: connect_timeout.duration();
             drift_ppm: *drift_ppm;
-            retry_delay: retry_delay.0.duration(), retry_delay.1.duration();
-            poll_interval: poll_interval.0.duration(), poll_interval.1.duration();
+            retry_delay: retry_delay.0.duration()..=retry_delay.1.duration();
+            poll_interval: poll_interval.0.duration()..=poll_interval.1.duration();
             renewal: renewal.renewal();
             silent_waiter_timeout: silent_waiter_timeout.duration();
             quarantine: quarantine.0;

@@ -47,7 +47,7 @@ async fn a_dead_majority_ends_the_work() {
     let (worked, ()) = tokio::join!(work(&locks, 60), outage);
     assert_eq!(lost(worked), LostReason::Expired);
     let refused = locks.mutex("another").try_acquire().await.unwrap_err();
-    assert!(*refused.reason() == Reason::TooFewMasters);
+    assert!(*refused.reason() == Reason::NoQuorum);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The settings of a coordinator, each checked once.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use super::{
     config_error::{ConfigError, shown},
@@ -42,8 +42,8 @@ impl Config {
             response_timeout: ResponseTimeout::Measured,
             connect_timeout: millis(1_000),
             drift: Drift::from_ppm(10_000)?,
-            retry: delays("retry delay", millis(10), millis(200))?,
-            poll: delays("poll interval", millis(500), millis(1_500))?,
+            retry: delays("retry delay", &(millis(10)..=millis(200)))?,
+            poll: delays("poll interval", &(millis(500)..=millis(1_500)))?,
             poll_only: false,
             key_template: KeyTemplate::parse("{name}")?,
             client_name: None,
@@ -107,9 +107,9 @@ pub(crate) fn timeout(
 /// Checks the bounds of random delays.
 pub(crate) fn delays(
     setting: &'static str,
-    least: Duration,
-    most: Duration,
+    bounds: &RangeInclusive<Duration>,
 ) -> Result<Backoff, ConfigError> {
+    let (least, most) = (*bounds.start(), *bounds.end());
     Backoff::new(least, most).ok_or_else(|| {
         let given = format!("{} to {}", shown(least), shown(most));
         ConfigError::out_of_range(setting, given, "0 < least <= most <= 1 h")

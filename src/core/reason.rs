@@ -51,7 +51,7 @@ pub enum Reason {
     /// The reason is the same if some masters are down and too many of the other masters are
     /// quarantined. The votes show which masters are quarantined, and for how long
     /// ([`Failure::Quarantined`](crate::votes::Failure::Quarantined)).
-    TooFewMasters,
+    NoQuorum,
 
     /// The owner holds the lock without a fencing token. Acquiring the lock again does not add a
     /// token.
@@ -109,7 +109,7 @@ impl Reason {
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(
             self,
-            Self::Closed | Self::TooFewMasters | Self::Quarantined { .. } | Self::TooSlow { .. }
+            Self::Closed | Self::NoQuorum | Self::Quarantined { .. } | Self::TooSlow { .. }
         )
     }
 
@@ -130,7 +130,7 @@ impl Reason {
             Self::Config(_) | Self::NotFenced | Self::Upgrade => None,
             Self::Denied { .. } => Some("denied"),
             Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split => Some("busy"),
-            Self::TooFewMasters => Some("too_few_masters"),
+            Self::NoQuorum => Some("no_quorum"),
             Self::OtherKind => Some("other_kind"),
             Self::Quarantined { .. } => Some("quarantined"),
             Self::TooSlow { .. } => Some("too_slow"),
@@ -157,7 +157,7 @@ impl fmt::Display for Reason {
             Self::Held {
                 remaining: Some(left),
             } => return write!(f, "held by another holder for {left:.1?} more"),
-            Self::TooFewMasters => "too few masters voted",
+            Self::NoQuorum => "too few masters voted",
             Self::NotFenced => {
                 "its owner holds it without a fencing token: every task that acquires it must ask \
                  for a token"
@@ -195,7 +195,7 @@ mod tests {
             (Reason::Config(ConfigError::EmptyName), "mistake", ""),
             (Reason::Denied { reply: "".into() }, "mistake", "denied"),
             (Reason::Held { remaining: None }, "busy", "busy"),
-            (Reason::TooFewMasters, "unavailable", "too_few_masters"),
+            (Reason::NoQuorum, "unavailable", "no_quorum"),
             (Reason::NotFenced, "mistake", ""),
             (Reason::OtherKind, "mistake", "other_kind"),
             (Reason::OwnerBusy, "busy", "busy"),

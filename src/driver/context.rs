@@ -229,7 +229,7 @@ impl Context {
             states.join(", ")
         };
         let observer = self.observer();
-        observer.lacks_quorum(name, &Reason::TooFewMasters, states);
+        observer.lacks_quorum(name, &Reason::NoQuorum, states);
     }
 
     /// Returns whether the waiters step aside now. They do so when they have reached too few

@@ -315,7 +315,7 @@ mod tests {
         for process in 0..PROCESSES {
             let locks = Coordinator::builder()
                 .masters(&masters)
-                .retry_delay(Duration::from_millis(1), Duration::from_millis(5))
+                .retry_delay(Duration::from_millis(1)..=Duration::from_millis(5))
                 .build()
                 .unwrap();
             set_clock(

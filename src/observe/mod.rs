@@ -39,7 +39,7 @@ pub(crate) struct LockObserver {
     coordinator: Option<Arc<str>>,
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
-    too_few_masters: Mutex<OutageLog>,
+    no_quorum: Mutex<OutageLog>,
     /// Set while the log says that there is no quorum. So a usual success locks no mutex.
     is_lacking: AtomicBool,
     // If a metric is about locks, its first label is the kind of lock.
@@ -60,7 +60,7 @@ impl LockObserver {
         let (kinds, rounds) = (("kind", &words[..]), ("round", VERBS));
         Self {
             coordinator,
-            too_few_masters: Mutex::default(),
+            no_quorum: Mutex::default(),
             is_lacking: AtomicBool::new(false),
             waits: By::of_both(histogram, names::WAIT, kinds, ("outcome", WAITS)),
             holds: By::of_both(histogram, names::HOLD, kinds, ("end", ENDS)),
@@ -93,8 +93,8 @@ impl LockObserver {
                 warn!(target: LOCK, lock = %name, reason = %why, %votes, "lock lost");
                 let reason = match reason {
                     LostReason::TakenAway => "taken_away",
-                    // Both reasons mean that nothing extended the lock, so they share a label.
-                    LostReason::Expired | LostReason::Ended => "expired",
+                    LostReason::Expired => "expired",
+                    LostReason::Closed => "closed",
                     LostReason::RenewalLimit => "renewal_limit",
                 };
                 if let Some(losses) = self.losses.at_both(lock.kind().as_str(), reason) {
@@ -248,7 +248,7 @@ impl LockObserver {
 
     /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
     pub(crate) fn lacks_quorum(&self, name: &str, reason: &Reason, votes: impl FnOnce() -> String) {
-        let begins = self.too_few_masters.lock().fails(clock::monotonic());
+        let begins = self.no_quorum.lock().fails(clock::monotonic());
         if begins {
             self.is_lacking.store(true, Ordering::Release);
             let votes = votes();
@@ -263,7 +263,7 @@ impl LockObserver {
             return;
         }
         self.is_lacking.store(false, Ordering::Release);
-        let ends = self.too_few_masters.lock().works();
+        let ends = self.no_quorum.lock().works();
         if ends {
             let coordinator = self.coordinator.as_deref();
             info!(target: LOCK, coordinator, "quorum again: locks can be acquired");
@@ -272,7 +272,7 @@ impl LockObserver {
 }
 
 const ENDS: &[&str] = &[KEPT, LOST, RELEASED];
-const REASONS: &[&str] = &["taken_away", "expired", "renewal_limit"];
+const REASONS: &[&str] = &["taken_away", "expired", "closed", "renewal_limit"];
 const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
 const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_slow", "won"];
 const VERBS: &[&str] = &["acquire", "extend", "release"];
@@ -282,7 +282,7 @@ const WAITS: &[&str] = &[
     "closed",
     "denied",
     "dropped",
-    "too_few_masters",
+    "no_quorum",
     "other_kind",
     "quarantined",
     "too_slow",

@@ -137,7 +137,7 @@ fn no_guard_has_a_slot_beyond_the_permits() {
             assert_eq!(within.unwrap().slot(), Some(2));
             let beyond = locks.semaphore("b", 2).plain().try_acquire().await;
             assert!(
-                matches!(&beyond, Err(error) if *error.reason() == Reason::TooFewMasters),
+                matches!(&beyond, Err(error) if *error.reason() == Reason::NoQuorum),
                 "{beyond:?}"
             );
         });

@@ -43,7 +43,7 @@ async fn settings_at_their_bounds_are_accepted() {
             .response_timeout(seconds(60))
             .connect_timeout(seconds(60))
             .drift_ppm(900_000)
-            .retry_delay(seconds(3_600), seconds(3_600))
+            .retry_delay(seconds(3_600)..=seconds(3_600))
     };
     let least = |builder: Builder| {
         builder
@@ -51,7 +51,7 @@ async fn settings_at_their_bounds_are_accepted() {
             .response_timeout(millis(1))
             .connect_timeout(millis(1))
             .drift_ppm(0)
-            .retry_delay(Duration::from_nanos(1), Duration::from_nanos(1))
+            .retry_delay(Duration::from_nanos(1)..=Duration::from_nanos(1))
     };
     World::with(3, most)
         .await

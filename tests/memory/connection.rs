@@ -112,9 +112,7 @@ async fn a_call_waits_for_the_first_dial_after_a_connection_that_worked() {
         let (spent, attempt) = timed(attempt.try_acquire()).await;
         let votes = match attempt {
             Ok(guard) => guard.votes(),
-            Err(error) if *error.reason() == Reason::TooFewMasters => {
-                error.votes().unwrap().clone()
-            }
+            Err(error) if *error.reason() == Reason::NoQuorum => error.votes().unwrap().clone(),
             Err(error) => panic!("{error}"),
         };
         // An attempt that fails waits for the answers to its release, too.

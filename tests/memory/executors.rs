@@ -126,7 +126,7 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
             let error = wait.join().unwrap().unwrap_err();
             assert!(*error.reason() == Reason::Closed, "{error}");
         }
-        assert_eq!(lost.join().unwrap().reason, LostReason::Ended);
+        assert_eq!(lost.join().unwrap().reason, LostReason::Closed);
     });
     assert!(!short.is_valid());
     for lock in wanted(&locks) {
@@ -145,7 +145,7 @@ fn calls_after_the_end_of_the_runtime_find_the_coordinator_closed() {
     }
     let ready = outside(locks.ready_within(seconds(20)));
     assert!(matches!(ready, Err(AskError::Closed)), "{ready:?}");
-    assert_eq!(outside(guard.lost()).reason, LostReason::Ended);
+    assert_eq!(outside(guard.lost()).reason, LostReason::Closed);
     outside(guard.extend(seconds(30))).unwrap_err();
     outside(guard.release()).unwrap_err();
     outside(locks.close());

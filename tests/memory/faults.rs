@@ -1,7 +1,7 @@
 //! Every fault with every verb. If two of three masters are faulty, calls fail, but no round takes
 //! longer than the response timeout.
 
-use quorlock::{ExtendError, Fault, Reason, TooFewMasters};
+use quorlock::{ExtendError, Fault, QuorumError, Reason};
 use tokio::{task::yield_now, time::sleep};
 
 use crate::world::{World, delay, error, held_for_a_second, millis, said, seconds, timed};
@@ -29,7 +29,7 @@ async fn an_acquisition_fails_in_time_with_two_faulty_masters() {
         // The attempt also waits for the votes on its release, which takes as long again.
         assert_eq!(took, millis(2 * after), "{:?}", fault);
         let error = error.unwrap_err();
-        assert_eq!(*error.reason(), Reason::TooFewMasters, "{fault:?}: {error}");
+        assert_eq!(*error.reason(), Reason::NoQuorum, "{fault:?}: {error}");
         let votes = error.votes().unwrap();
         // The error shows the votes on the acquisition, not the answers to the release.
         assert_eq!(said(votes), [vote, vote, "granted"]);
@@ -46,7 +46,7 @@ async fn an_extension_fails_in_time_with_two_faulty_masters() {
         let left = guard.remaining();
         let (took, error) = timed(guard.extend(seconds(20))).await;
         assert_eq!(took, millis(after), "{:?}", fault);
-        let Err(ExtendError::TooFewMasters(TooFewMasters { votes, .. })) = error else {
+        let Err(ExtendError::NoQuorum(QuorumError { votes, .. })) = error else {
             panic!("{fault:?}: {error:?}");
         };
         assert_eq!(guard.remaining(), left - took);

@@ -105,7 +105,7 @@ async fn an_outage_of_a_group_concerns_its_names_only() {
         locks.mutex(&name)
     };
     let refused = lock("b").try_acquire().await.unwrap_err();
-    assert!(*refused.reason() == Reason::TooFewMasters, "{refused}");
+    assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
     for id in ["a", "c"] {
         drop(lock(id).try_acquire().await.unwrap());
     }
@@ -371,7 +371,7 @@ async fn the_coordinator_of_a_group_refuses_the_names_of_another() {
     let [mine, other] = [0, 1].map(|at| name_in(&locks, IDS[at]));
     let group = locks.of(&mine);
     drop(group.mutex(&mine).try_acquire().await.unwrap());
-    let refused = ConfigError::OtherGroup {
+    let refused = ConfigError::ForeignName {
         name: other.clone(),
     };
     for error in [

@@ -59,7 +59,7 @@ async fn a_lock_needs_a_majority_of_each_list() {
             [lacking]
         );
         let refused = locks.mutex("r").try_acquire().await.unwrap_err();
-        assert!(*refused.reason() == Reason::TooFewMasters, "{refused}");
+        assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
         let text = format!("1 of 3 {lacking} voted (need 2)");
         assert!(refused.to_string().contains(&text), "{refused}");
         let not_ready = locks.ready_within(millis(100)).await.unwrap_err();
@@ -183,7 +183,7 @@ async fn a_server_cannot_take_the_place_of_itself_with_another_database() {
     let error = builder.build().unwrap_err();
     let is_other = matches!(
         error,
-        ConfigError::OtherDatabase {
+        ConfigError::DuplicateInOtherDatabase {
             first: 1,
             second: 4,
             ..

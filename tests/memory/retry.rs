@@ -25,7 +25,7 @@ async fn a_time_limit_of_zero_allows_one_attempt() {
 /// The lock becomes free between the last random attempt and the deadline.
 #[tokio::test(start_paused = true)]
 async fn the_last_attempt_is_at_the_deadline() {
-    let world = World::with(3, |builder| builder.retry_delay(seconds(1), seconds(1))).await;
+    let world = World::with(3, |builder| builder.retry_delay(seconds(1)..=seconds(1))).await;
     world.inject_all(&Fault::ErrorReply("OOM no room".into()));
     let lock = world.lock();
     let ((took, guard), ()) = tokio::join!(timed(lock.acquire_within(millis(2_500))), async {

@@ -131,7 +131,7 @@ async fn an_unpolled_waiter_is_passed_over_soon_after_a_release() {
     for kind in &kinds()[..2] {
         let hour = seconds(3_600);
         let world = World::with(3, |builder| {
-            builder.ttl(seconds(60)).poll_interval(hour, hour)
+            builder.ttl(seconds(60)).poll_interval(hour..=hour)
         })
         .await;
         let others = Coordinator::new(&world.masters).unwrap();
@@ -176,7 +176,7 @@ async fn a_waiter_that_is_polled_long_after_its_limit_makes_its_last_attempt() {
 async fn a_task_that_could_not_reenter_holds_up_no_one() {
     for kind in &kinds()[1..] {
         let hour = seconds(3_600);
-        let world = World::with(3, |builder| builder.retry_delay(hour, hour)).await;
+        let world = World::with(3, |builder| builder.retry_delay(hour..=hour)).await;
         let others = Coordinator::new(&world.masters).unwrap();
         let held = kind(&others, &others.new_owner()).acquire().await.unwrap();
         let owner = world.locks.new_owner();

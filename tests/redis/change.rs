@@ -94,7 +94,7 @@ async fn wake_up_late(masters: &[String]) {
     let mut last = String::new();
     for _ in 0..30 {
         let error = lock.try_acquire().await.unwrap_err();
-        assert!(*error.reason() == Reason::TooFewMasters, "{error}");
+        assert!(*error.reason() == Reason::NoQuorum, "{error}");
         last = error.to_string();
         sleep(Duration::from_millis(50)).await;
     }

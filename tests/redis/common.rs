@@ -193,7 +193,7 @@ pub(crate) async fn acquire_on_all(lock: &Lock) -> Guard {
 /// Returns what an attempt says about masters that cannot be reached.
 pub(crate) async fn refusal(locks: &Coordinator) -> String {
     let refused = locks.mutex("r").try_acquire().await.unwrap_err();
-    assert!(*refused.reason() == Reason::TooFewMasters, "{refused}");
+    assert!(*refused.reason() == Reason::NoQuorum, "{refused}");
     refused.to_string()
 }
 

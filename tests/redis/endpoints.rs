@@ -68,7 +68,7 @@ fn locks_of_two_databases_are_apart_and_waiters_are_woken() {
     with_masters(3, async |masters| {
         let never = (LONG, LONG);
         let build = |urls: &[String]| {
-            let builder = patient().poll_interval(never.0, never.1).masters(urls);
+            let builder = patient().poll_interval(never.0..=never.1).masters(urls);
             builder.build().unwrap()
         };
         let [first, second] = [(); 2].map(|()| build(&in_database_3(&masters)));

@@ -119,7 +119,7 @@ fn a_wrong_password_shows_in_the_votes_and_costs_no_lock() {
         ];
         let locks = patient().masters(two_wrong).build().unwrap();
         let refused = locks.mutex("r").try_acquire().await.unwrap_err();
-        assert!(*refused.reason() == Reason::TooFewMasters);
+        assert!(*refused.reason() == Reason::NoQuorum);
         let text = format!("{refused} {refused:?}");
         assert!(
             text.contains("WRONGPASS") && !text.contains("hunter2"),

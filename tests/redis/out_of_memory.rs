@@ -97,7 +97,7 @@ fn scripts_are_sent_without_memory() {
 
         let after = coordinator(patient(), &masters);
         let refused = after.mutex("other").try_acquire().await.unwrap_err();
-        assert!(*refused.reason() == Reason::TooFewMasters);
+        assert!(*refused.reason() == Reason::NoQuorum);
         assert!(refused.to_string().contains("OOM"), "{refused}");
         guard.release().await.unwrap();
         before.close().await;

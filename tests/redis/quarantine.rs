@@ -91,7 +91,7 @@ fn a_strict_client_refuses_a_user_without_the_rights_and_names_them() {
         })
         .await;
         let text = refused.to_string();
-        assert!(*refused.reason() == Reason::TooFewMasters, "{text}");
+        assert!(*refused.reason() == Reason::NoQuorum, "{text}");
         let rights = "+eval +info +time +hmget +hset ~quorlock:origin";
         assert!(text.contains(rights), "{text}");
         assert!(!text.contains("pw"), "{text}");

@@ -103,7 +103,7 @@ fn a_server_that_forgets_tracked_keys_wakes_their_waiters() {
         // After many false reports, a waiter pauses for half a second. The polls come so late that
         // a waiter without reports misses the limit.
         let pause = millis(500);
-        let patient = || patient().poll_interval(pause, pause * 10);
+        let patient = || patient().poll_interval(pause..=pause * 10);
         let locks = coordinator(patient(), &masters);
         let holders: Vec<_> = (0..4).map(|_| coordinator(patient(), &masters)).collect();
         let mut times = Vec::new();

@@ -78,7 +78,7 @@ async fn watch(locks: &Coordinator, names: &[String]) -> Result<Vec<Look>, Failu
         sleep(LOOK_INTERVAL).await;
         for (look, mut next) in looks.iter_mut().zip(look_at_all(locks, names).await?) {
             // A look that masters answer too late says nothing about the lock.
-            if next.verdict != Verdict::TooFewMasters {
+            if next.verdict != Verdict::NoQuorum {
                 next.holders.compare(&look.holders);
                 *look = next;
             }

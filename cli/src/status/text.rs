@@ -25,7 +25,7 @@ fn headline(look: &Look, style: Style) -> String {
     let colour = match look.verdict {
         Verdict::Free => Colour::Green,
         Verdict::Held => Colour::Yellow,
-        Verdict::Split | Verdict::Quarantined | Verdict::TooFewMasters => Colour::Red,
+        Verdict::Split | Verdict::Quarantined | Verdict::NoQuorum => Colour::Red,
     };
     let (name, sentence) = (style.paint(Colour::Bold, &look.name), look.sentence());
     let length = look.name.chars().count() + 2 + sentence.chars().count();

@@ -50,7 +50,7 @@ fn is_documented(section: &str, value: &Value) {
     let mut known = documented(section);
     let holder = [
         "kind",
-        "shares",
+        "is_shared",
         "owner",
         "client",
         "label",
@@ -69,7 +69,7 @@ fn is_documented(section: &str, value: &Value) {
         assert!(known.contains(path), "{section}: {path} is not documented");
     }
     // The fields of a holder and the verdicts are documented in tables of their own.
-    let verdicts = ["free", "held", "split", "quarantined", "too_few_masters"];
+    let verdicts = ["free", "held", "split", "quarantined", "no_quorum"];
     for name in documented(section) {
         let is_path = !holder.contains(&&*name) && !verdicts.contains(&&*name);
         assert!(!is_path || found.contains(&name), "{section}: no {name}");

@@ -13,8 +13,8 @@ fn readers_share_a_lock_and_a_writer_has_it_alone() {
     asked("--write job").is(75);
     let seen = run(&masters, "status --json job").is(75).json();
     let lock = &seen["locks"][0];
-    let (kind, shares) = (&lock["holder"]["kind"], &lock["holder"]["shares"]);
-    assert_eq!((kind, shares), (&"read_write".into(), &true.into()));
+    let (kind, is_shared) = (&lock["holder"]["kind"], &lock["holder"]["is_shared"]);
+    assert_eq!((kind, is_shared), (&"read_write".into(), &true.into()));
     assert_eq!(lock["others"].as_array().unwrap().len(), 1);
     drop(readers);
 

@@ -74,7 +74,7 @@ fn status_shows_all_holders_and_break_removes_them() {
     let lock = &shown["locks"][0];
     assert_eq!(lock["verdict"], "held", "{shown}");
     for holder in [&lock["holder"], &lock["others"][0]] {
-        let seen = (&holder["kind"], &holder["shares"]);
+        let seen = (&holder["kind"], &holder["is_shared"]);
         assert_eq!(seen, (&"semaphore".into(), &true.into()), "{shown}");
     }
     let ended = run(&masters, "status job")

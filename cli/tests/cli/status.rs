@@ -137,7 +137,7 @@ fn without_a_majority_the_status_is_69() {
         .shows(&format!("  127.0.0.1:{}  mutex", masters[2].port()));
     masters[2].kill();
     let shown = run(&masters, "status job --json").is(69).json();
-    assert_eq!(shown["locks"][0]["verdict"], "too_few_masters");
+    assert_eq!(shown["locks"][0]["verdict"], "no_quorum");
 }
 
 /// A strict program has not seen these masters before. Those that do not know the holder may have

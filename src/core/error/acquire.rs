@@ -186,7 +186,7 @@ fn told(reason: &Reason, votes: &Votes, ttl: Ttl) -> String {
             let left = left.unwrap_or_default();
             format!("held by another holder on {refused} of {masters} masters{left}")
         }
-        Reason::TooFewMasters => format!("only {}", votes.tally_text(" voted", Vote::is_answer)),
+        Reason::NoQuorum => format!("only {}", votes.tally_text(" voted", Vote::is_answer)),
         Reason::Quarantined { remaining } => format!(
             "too many masters may have forgotten locks, \
              enough of them vote again in {remaining:.1?}"

@@ -15,8 +15,8 @@ mod acquire;
 
 /// The reason why a lock was not extended.
 ///
-/// No key was created, deleted or shortened. Masters that confirmed keep the key for the new TTL,
-/// but that does not prolong the validity of the guard.
+/// No key was created, deleted or shortened. Masters that confirmed keep the key for the new TTL.
+/// That prolongs the validity of the guard only if late answers make a majority.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtendError {
@@ -32,7 +32,7 @@ pub enum ExtendError {
     /// Too few masters confirmed in time. The guard is as valid as before the call. Try again after
     /// a pause, while the guard is valid.
     #[error(transparent)]
-    TooFewMasters(#[from] TooFewMasters),
+    NoQuorum(#[from] QuorumError),
 }
 
 /// The reason why a question to all masters has no answer.
@@ -64,7 +64,16 @@ pub enum AskError {
 
     /// Too few masters answered, or can vote.
     #[error(transparent)]
-    TooFewMasters(#[from] TooFewMasters),
+    NoQuorum(#[from] QuorumError),
+
+    /// A majority of masters can vote, but not all of them. Locks can be acquired. Only
+    /// [`all_ready_within`](crate::Coordinator::all_ready_within) reports this.
+    #[error("only {} of {} masters can vote: {votes}", .votes.granted_count(), .votes.master_count())]
+    #[non_exhaustive]
+    NotAll {
+        /// The last answer of each master. A grant means that the master can vote.
+        votes: Votes,
+    },
 }
 
 impl AskError {
@@ -78,12 +87,6 @@ impl AskError {
     pub fn is_mistake(&self) -> bool {
         matches!(self, Self::Config(_) | Self::Denied { .. })
     }
-
-    /// Returns whether a majority of masters can vote. If so, locks can be acquired although
-    /// [`all_ready_within`](crate::Coordinator::all_ready_within) has failed.
-    pub fn has_quorum(&self) -> bool {
-        matches!(self, Self::TooFewMasters(error) if error.votes.has_quorum())
-    }
 }
 
 /// Too few masters did what was asked, or answered in time.
@@ -92,7 +95,7 @@ impl AskError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {votes}", self.text())]
 #[non_exhaustive]
-pub struct TooFewMasters {
+pub struct QuorumError {
     /// The lock's name. `None` if the question was about no lock.
     pub name: Option<Arc<str>>,
     /// The votes of the round that failed, or the last answer of each master.
@@ -112,12 +115,12 @@ pub(crate) enum Asked {
     Inspect(Vec<MasterView>),
     /// The end of a hold whose lock should stay for its minimum hold.
     Keep,
-    /// A question that began this time ago, and whether all masters had to answer.
-    Ready(Duration, bool),
+    /// A question that began this time ago.
+    Ready(Duration),
     Release,
 }
 
-impl TooFewMasters {
+impl QuorumError {
     pub(crate) fn new(name: &Arc<str>, votes: Votes, asked: Asked) -> Self {
         Self {
             name: Some(name.clone()),
@@ -157,13 +160,11 @@ impl TooFewMasters {
                  others may get it when its TTL has passed",
                 only("", Vote::is_grant)
             ),
-            Asked::Ready(waited, need_all) => {
-                let (count, all) = (votes.granted_count(), votes.master_count());
-                let able = match need_all {
-                    true => format!("{count} of {all} masters can vote"),
-                    false => only(" can vote", Vote::is_grant),
-                };
-                format!("only {able} after {waited:.1?}")
+            Asked::Ready(waited) => {
+                format!(
+                    "only {} after {waited:.1?}",
+                    only(" can vote", Vote::is_grant)
+                )
             }
             Asked::Release => format!(
                 "released {name:?} on only {}; \

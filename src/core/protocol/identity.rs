@@ -124,7 +124,7 @@ impl ClientName {
             Ok(Self(name.into()))
         } else {
             let most = Self::MOST;
-            Err(ConfigError::ClientName { given: name, most })
+            Err(ConfigError::BadClientName { given: name, most })
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
         }
         for name in ["", " ", "a b", "a\n", "\x7f", "é", &"n".repeat(65)] {
             let given = name.to_owned();
-            let error = ConfigError::ClientName { given, most: 64 };
+            let error = ConfigError::BadClientName { given, most: 64 };
             assert_eq!(ClientName::parse(name.to_owned()), Err(error), "{name:?}");
         }
     }

@@ -131,7 +131,7 @@ impl KeyTemplate {
                 before: before.to_owned(),
                 after: after.to_owned(),
             }),
-            _ => Err(ConfigError::KeyTemplate {
+            _ => Err(ConfigError::BadKeyTemplate {
                 template: template.to_owned(),
             }),
         }

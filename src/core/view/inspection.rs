@@ -36,9 +36,8 @@ pub struct Inspection {
     pub votes: Votes,
     pub(crate) lock_id: LockId,
     pub(crate) seen: Vec<Option<Seen>>,
-    /// The [ID](Holder::id) of a holder, if a break removes only this holder. `None` if it removes
-    /// all holders.
-    pub(crate) only: Option<String>,
+    /// The holder that a break removes. `None` if it removes all holders.
+    pub(crate) only: Option<Holder>,
 }
 
 impl Inspection {
@@ -61,21 +60,26 @@ impl Inspection {
         views(&self.seen)
     }
 
-    /// Makes [`break_held`](crate::Coordinator::break_held) remove only the holder `who`, and leave
-    /// all others alone, such as the other holders of a semaphore or a read-write lock. `who` is
-    /// the [`owner`](Holder::owner) of the holder. A mutex has no owner, so there, `who` is the
-    /// [`client`](Holder::client).
+    /// Makes [`break_held`](crate::Coordinator::break_held) remove only this `holder`, one of
+    /// [`holders`](Self::holders), and leave all others alone, such as the other holders of a
+    /// semaphore or a read-write lock. The [`owner`](Holder::owner) tells a holder from others, or
+    /// the [`client`](Holder::client) if there is no owner.
     #[must_use]
-    pub fn only(self, who: impl Into<String>) -> Self {
-        let only = Some(who.into());
-        Self { only, ..self }
+    pub fn only(&self, holder: &Holder) -> Self {
+        let only = Some(holder.clone());
+        Self {
+            only,
+            ..self.clone()
+        }
     }
 
     /// Returns the holders that a break removes, in the form that `lua/shared/break.lua` takes.
     /// Each holder comes once, even if several masters reported it.
     pub(crate) fn named(&self) -> String {
-        let only = self.only.as_deref();
-        let is_chosen = |held: &&SeenHolder| only.is_none() || held.holder.id() == only;
+        // If no holder has a majority, the one that is shown stands for all of them.
+        let only = self.only.as_ref();
+        let only = only.filter(|only| only.id().is_some() || !self.is_split());
+        let is_chosen = |held: &&SeenHolder| only.is_none_or(|only| held.holder.id() == only.id());
         let chosen = held(&self.seen).filter(is_chosen);
         let named: BTreeSet<_> = chosen.filter_map(SeenHolder::named).collect();
         named.into_iter().collect()
@@ -121,7 +125,7 @@ pub struct Holder {
     pub kind: Option<LockKind>,
     /// Whether others may hold the lock as well: true for a reader of a read-write lock and for a
     /// permit of a semaphore.
-    pub shares: bool,
+    pub is_shared: bool,
     /// The [ID](crate::Owner::id) of the owner. `None` for a mutex, which has no owner. Also `None`
     /// if the masters know several owners, and none of them has a majority of masters. That happens
     /// for a moment while several clients contend for the lock. While Redisson's `RedissonRedLock`
@@ -161,7 +165,7 @@ impl fmt::Display for Holder {
         if let Some(kind) = self.kind {
             write!(f, " as a {kind}")?;
         }
-        if self.shares {
+        if self.is_shared {
             f.write_str(" (shared)")?;
         }
         if let Some(id) = self.id() {
@@ -225,7 +229,7 @@ impl SeenHolder {
     fn parse(line: &str) -> Option<Self> {
         let mut words = line.splitn(5, ' ');
         let word = words.next()?;
-        let (shares, word) = match word.strip_suffix("/shared") {
+        let (is_shared, word) = match word.strip_suffix("/shared") {
             Some(word) => (true, word),
             None => (false, word),
         };
@@ -245,7 +249,7 @@ impl SeenHolder {
         };
         let holder = Holder {
             kind,
-            shares,
+            is_shared,
             client: client.map(str::to_owned),
             owner: Some(owner).filter(|_| has_owner),
             depth,
@@ -353,7 +357,7 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) ->
         true => first.holder.clone(),
         false => Holder {
             kind: kind.filter(|_| is_one_kind),
-            shares: false,
+            is_shared: false,
             owner: None,
             client: None,
             ..first.holder
@@ -413,7 +417,7 @@ mod tests {
     #[test]
     fn an_inspection_is_shown_in_one_line() {
         let holder = |kind, owner: Option<&str>, depth| Holder {
-            shares: false,
+            is_shared: false,
             kind,
             owner: owner.map(str::to_owned),
             client: None,
@@ -515,7 +519,7 @@ mod tests {
         let seen = inspection(&["mutex 5 1 0a ", "fair -1 2 u:1 u:1", "free", "nonsense"]);
         let holder = |kind, owner: Option<&str>, depth, left| {
             MasterView::Held(vec![Holder {
-                shares: false,
+                is_shared: false,
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
                 client: None,
@@ -574,8 +578,16 @@ mod tests {
             "free",
         ];
         assert_eq!(inspection(&texts).named(), "fair u:1\nmutex 0a\n");
-        assert_eq!(inspection(&texts).only("u:1").named(), "fair u:1\n");
-        assert_eq!(inspection(&texts).only("u:2").named(), "");
+        let split = inspection(&texts);
+        assert_eq!(
+            split.only(&split.holders[0]).named(),
+            "fair u:1\nmutex 0a\n"
+        );
+        let mut other = split.holders[0].clone();
+        for (owner, named) in [("u:1", "fair u:1\n"), ("u:2", "")] {
+            other.owner = Some(owner.to_owned());
+            assert_eq!(split.only(&other).named(), named);
+        }
     }
 
     /// The masters list the holders in any order. `c` has no majority.

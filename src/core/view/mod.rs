@@ -33,7 +33,7 @@ pub enum LostReason {
     /// stream of the program panicked in it. Or this process was forked, and the task runs in the
     /// parent, which keeps the lock. So the lock is not renewed, and no task would notice the end
     /// of its validity.
-    Ended,
+    Closed,
     /// The validity ended without an extension.
     Expired,
     /// The limit of the [renewal](crate::Renewal) was reached, and then the validity ended.
@@ -54,7 +54,7 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TakenAway => "a majority of masters no longer hold it for this guard",
-            Self::Ended => {
+            Self::Closed => {
                 "the tasks of its coordinator have ended: the runtime has shut down, a task panicked, \
                  or this process was forked"
             }
@@ -316,7 +316,7 @@ mod tests {
                 "lost: it reached the limit of its renewal",
             ),
             (
-                LockState::Lost(LostReason::Ended),
+                LockState::Lost(LostReason::Closed),
                 "lost: the tasks of its coordinator have ended: the runtime has shut down, \
                  a task panicked, or this process was forked",
             ),

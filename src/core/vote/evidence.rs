@@ -244,7 +244,7 @@ impl Reason {
         } else if let Some(left) = round.quarantined() {
             Self::Quarantined { remaining: left }
         } else if round.lacks_masters() {
-            Self::TooFewMasters
+            Self::NoQuorum
         } else if round.is_other_kind() {
             Self::OtherKind
         } else if round.lets_others_pass() {
@@ -266,7 +266,7 @@ impl Reason {
         } else if let Some(left) = round.quarantined() {
             Self::Quarantined { remaining: left }
         } else if round.lacks_masters() {
-            Self::TooFewMasters
+            Self::NoQuorum
         } else if round.next_candidate().is_some() {
             Self::Split // a majority is free, and other clients were faster
         } else if !round.is_next() {
@@ -608,7 +608,7 @@ mod reasons {
 
     #[test]
     fn refused_table() {
-        use Reason::{OtherKind, Queued, Split, TooFewMasters};
+        use Reason::{NoQuorum, OtherKind, Queued, Split};
         let zero = Some(Duration::ZERO);
         for (letters, free_in, expected) in [
             ("hhg", Some(seconds(5)), held(Some(seconds(5)))),
@@ -619,8 +619,8 @@ mod reasons {
             ("qqq", Some(seconds(10)), Queued),
             ("qhh", Some(seconds(5)), held(Some(seconds(5)))),
             ("oog", None, OtherKind),
-            ("ffg", None, TooFewMasters),
-            ("dfg", None, TooFewMasters),
+            ("ffg", None, NoQuorum),
+            ("dfg", None, NoQuorum),
             ("ddg", None, denied()),
             ("ddf", None, denied()),
             ("ddr", None, denied()),
@@ -641,7 +641,7 @@ mod reasons {
 
     #[test]
     fn in_queue_table() {
-        use Reason::{Split, TooFewMasters};
+        use Reason::{NoQuorum, Split};
         for (letters, expected) in [
             ("dqd", denied()),
             ("qqq", held(None)), // not the next one
@@ -649,7 +649,7 @@ mod reasons {
             ("ghf", Split), // granted by a minority
             ("ssq", Split), // free, but others have offered later candidates
             ("sqq", held(None)),
-            ("ffg", TooFewMasters),
+            ("ffg", NoQuorum),
             ("rrg", quarantined()),
         ] {
             assert_eq!(Reason::in_queue(&round(letters)), expected, "{letters}");
@@ -658,7 +658,7 @@ mod reasons {
 
     #[test]
     fn of_reader_table() {
-        use Reason::{Split, TooFewMasters};
+        use Reason::{NoQuorum, Split};
         let left = held(Some(seconds(5)));
         for (letters, expected) in [
             ("hhh", left.clone()),
@@ -668,7 +668,7 @@ mod reasons {
             ("gqf", held(None)), // a writer comes first, and its release calls the reader
             ("gghqf", Split),    // a majority may be free
             ("ggg", Split),      // too late
-            ("ffg", TooFewMasters),
+            ("ffg", NoQuorum),
         ] {
             let reason = Reason::of_reader(&round(letters));
             assert_eq!(reason, expected, "{letters}");

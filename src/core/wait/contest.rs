@@ -239,7 +239,7 @@ mod tests {
             ((&Reason::Split, true), true, true),
             ((&HELD, false), true, false),
             ((&HELD, true), false, false),
-            ((&Reason::TooFewMasters, true), true, false),
+            ((&Reason::NoQuorum, true), true, false),
         ] {
             let mut policy = policy();
             let mut history = history(true);
@@ -260,7 +260,7 @@ mod tests {
             ((&HELD, false), false, false),
             ((&HELD, true), false, true),
             ((&HELD, false), true, true),
-            ((&Reason::TooFewMasters, true), true, false),
+            ((&Reason::NoQuorum, true), true, false),
             ((&Reason::OwnerBusy, false), true, false),
         ] {
             let mut policy = policy();

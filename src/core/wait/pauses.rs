@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_wait_depends_on_the_reason_and_on_how_often_it_was_met() {
-        use Reason::{OtherKind, OwnerBusy, Queued, Split, TooFewMasters};
+        use Reason::{NoQuorum, OtherKind, OwnerBusy, Queued, Split};
         let (held, told, alone) = (Reason::Held { remaining: None }, true, false);
         let left = |time| {
             let remaining = Some(millis(time));
@@ -164,8 +164,8 @@ mod tests {
         let slow = Reason::TooSlow { elapsed: millis(9) };
         for waits in [
             &[
-                (TooFewMasters, told, 15, 15),
-                (TooFewMasters, told, 25, 25),
+                (NoQuorum, told, 15, 15),
+                (NoQuorum, told, 25, 25),
                 (Split, told, 15, 15),
             ][..],
             &[(OtherKind, told, 15, 15)],

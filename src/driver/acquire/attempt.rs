@@ -172,12 +172,12 @@ pub(super) async fn reenter(
     };
     let refused = match claim.confirm_extension(&round).await {
         Ok(()) => return Ok(Some(level)),
-        Err(ExtendError::TooFewMasters(error)) => match error.asked {
+        Err(ExtendError::NoQuorum(error)) => match error.asked {
             Asked::ExtendTooLate => {
                 let elapsed = round.elapsed(clock::now());
                 Reason::TooSlow { elapsed }
             }
-            _ => Reason::TooFewMasters,
+            _ => Reason::NoQuorum,
         },
         // The lock was lost, and the owner's other guards report the loss. The caller goes on as if
         // the owner had never held the lock.

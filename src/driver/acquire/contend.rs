@@ -357,7 +357,7 @@ mod tests {
         let masters: Vec<_> = (0..3).map(|_| MemoryMaster::new()).collect();
         let minute = Duration::from_secs(60);
         let builder = Coordinator::builder().masters(&masters);
-        let locks = builder.poll_interval(minute, minute).build().unwrap();
+        let locks = builder.poll_interval(minute..=minute).build().unwrap();
         let others = Coordinator::new(&masters).unwrap();
         let held = others.mutex("r").acquire().await.unwrap();
         let waiters = [(); 3].map(|()| {

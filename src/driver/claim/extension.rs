@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use super::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock};
 use crate::{
     core::{
-        error::{Asked, ExtendError, TooFewMasters},
+        error::{Asked, ExtendError, QuorumError},
         reason::Reason,
         vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
     },
@@ -74,6 +74,6 @@ impl ClaimHandle {
     }
 
     fn too_few(&self, votes: Votes, asked: Asked) -> ExtendError {
-        TooFewMasters::new(self.name(), votes, asked).into()
+        QuorumError::new(self.name(), votes, asked).into()
     }
 }

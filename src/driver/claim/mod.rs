@@ -17,7 +17,7 @@ use super::{context, round_handle::RoundHandle, waiter::Waiter};
 use crate::{
     clock,
     core::{
-        error::{Asked, LostError, TooFewMasters},
+        error::{Asked, LostError, QuorumError},
         kind::{Access, LockKind},
         protocol::name::LockId,
         time::tick::Tick,
@@ -128,7 +128,7 @@ impl ClaimHandle {
     /// Returns whether the lock is held. After a fork, the parent has it.
     pub(crate) fn lock_state(&self) -> LockState {
         let state = self.unless_forked(Claim::look);
-        state.unwrap_or(LockState::Lost(LostReason::Ended))
+        state.unwrap_or(LockState::Lost(LostReason::Closed))
     }
 
     pub(crate) fn ensure_valid(&self) -> Result<(), LostError> {
@@ -185,10 +185,10 @@ impl ClaimHandle {
         if let Some(reason) = waiter.wait(check).await {
             return reason;
         }
-        self.unless_forked(|claim, step| claim.lose(step, LostReason::Ended));
+        self.unless_forked(|claim, step| claim.lose(step, LostReason::Closed));
         match self.lock_state() {
             LockState::Lost(reason) => reason,
-            LockState::Held | LockState::InDoubt => LostReason::Ended, // it was lost just now
+            LockState::Held | LockState::InDoubt => LostReason::Closed, // it was lost just now
         }
     }
 
@@ -231,10 +231,10 @@ impl ClaimHandle {
     pub(crate) async fn confirm_release(
         &self,
         release: Option<RoundHandle>,
-    ) -> Result<(), TooFewMasters> {
+    ) -> Result<(), QuorumError> {
         let Some(release) = release else {
             let votes = self.context.closed_votes(Verb::Release);
-            return Err(TooFewMasters::new(self.name(), votes, Asked::Release));
+            return Err(QuorumError::new(self.name(), votes, Asked::Release));
         };
         let Some(release) = release.unless_won().await else {
             return Ok(());
@@ -244,7 +244,7 @@ impl ClaimHandle {
             Verb::Extend => Asked::Keep,
             _ => Asked::Release,
         };
-        Err(TooFewMasters::new(self.name(), release.votes(), asked))
+        Err(QuorumError::new(self.name(), release.votes(), asked))
     }
 
     /// Lets the claim take a step, unless the lock belongs to the parent, after a fork.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     core::{
         config_error::ConfigError,
-        error::{AskError, Asked, TooFewMasters},
+        error::{AskError, Asked, QuorumError},
         protocol::{
             command::{Action, Command},
             name::LockId,
@@ -32,7 +32,7 @@ pub(crate) async fn inspect(context: &Context, lock_id: &LockId) -> Result<Inspe
     }
     if round.read(Round::outcome) != Outcome::Won {
         let views = Asked::Inspect(inspection::views(&seen).collect());
-        return Err(TooFewMasters::new(&name, votes, views).into());
+        return Err(QuorumError::new(&name, votes, views).into());
     }
     Ok(Inspection {
         name,
@@ -69,6 +69,6 @@ pub(crate) async fn break_held(
     }
     match round.read(Round::outcome) {
         Outcome::Won => Ok(votes),
-        _ => Err(TooFewMasters::new(&inspection.name, votes, Asked::Break).into()),
+        _ => Err(QuorumError::new(&inspection.name, votes, Asked::Break).into()),
     }
 }

@@ -1,6 +1,6 @@
 //! The settings of a coordinator.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use self::open::{Listed, Opener};
 use super::coordinator::Coordinator;
@@ -99,13 +99,13 @@ impl Builder {
         self
     }
 
-    /// Adds several masters: see [`master`](Self::master).
+    /// Sets all masters, in place of those that were given before: see [`master`](Self::master).
     pub fn masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
-        self.masters.extend(masters.into_iter().map(Into::into));
+        self.masters = masters.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Adds all masters of the old list, for the time in which programs change from that list to a
+    /// Sets all masters of the old list, for the time in which programs change from that list to a
     /// new one.
     ///
     /// Every decision then needs a majority of [`masters`](Self::masters) and a majority of the old
@@ -128,7 +128,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn old_masters(mut self, masters: impl IntoIterator<Item = impl Into<MasterSpec>>) -> Self {
-        self.old_masters.extend(masters.into_iter().map(Into::into));
+        self.old_masters = masters.into_iter().map(Into::into).collect();
         self
     }
 
@@ -201,8 +201,8 @@ impl Builder {
     /// The delay grows, and reaches the upper bound after a few failures. The lower bound should be
     /// longer than the time that it takes to acquire a majority. Otherwise contenders may split the
     /// vote again.
-    pub fn retry_delay(self, least: Duration, most: Duration) -> Self {
-        let delays = config::delays("retry delay", least, most);
+    pub fn retry_delay(self, bounds: RangeInclusive<Duration>) -> Self {
+        let delays = config::delays("retry delay", &bounds);
         self.set(delays, |config| &mut config.retry)
     }
 
@@ -217,8 +217,8 @@ impl Builder {
     /// Every poll costs each master three commands, and may split the vote of other clients. For
     /// each name, only one waiter of a coordinator polls. So the default costs each master about
     /// three commands a second for each name and coordinator.
-    pub fn poll_interval(self, least: Duration, most: Duration) -> Self {
-        let delays = config::delays("poll interval", least, most);
+    pub fn poll_interval(self, bounds: RangeInclusive<Duration>) -> Self {
+        let delays = config::delays("poll interval", &bounds);
         self.set(delays, |config| &mut config.poll)
     }
 

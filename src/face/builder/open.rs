@@ -89,7 +89,7 @@ impl Listed {
             let known = addresses.iter().position(|known| *known == address);
             let other_keys = known.filter(|at| masters[*at].database() != master.database());
             if let Some(first) = other_keys {
-                return Err(ConfigError::OtherDatabase {
+                return Err(ConfigError::DuplicateInOtherDatabase {
                     first: first + 1,
                     second: count + index + 1,
                     address: address.to_string(),

@@ -87,9 +87,9 @@ impl Coordinator {
     /// [`try_acquire`](Lock::try_acquire) does not join the queues. It fails while other waiters
     /// come first.
     ///
-    /// A waiter can win only while a majority of masters answers it in time. If half the waiter
-    /// timeout passes without answers from a majority, the waiter leaves the queues, so that other
-    /// waiters can win. When a majority answers again, the waiter takes its old position. If no
+    /// A waiter can win only while a majority of masters answers it in time. If half the
+    /// silent-waiter timeout passes without answers from a majority, the waiter leaves the queues,
+    /// so that other waiters can win. When a majority answers again, the waiter takes its old position. If no
     /// majority ever knew that position, the waiter gets a new one.
     ///
     /// # Guarantees
@@ -274,7 +274,7 @@ impl Coordinator {
     ) -> Lock<G> {
         let is_other = |name: &&str| self.has_name.as_ref().is_some_and(|has| !has(name));
         match names.into_iter().find(is_other) {
-            Some(name) => lock.refused(ConfigError::OtherGroup { name: name.into() }),
+            Some(name) => lock.refused(ConfigError::ForeignName { name: name.into() }),
             None => lock,
         }
     }

@@ -6,7 +6,7 @@ use super::Coordinator;
 use crate::{
     clock,
     core::{
-        error::{AskError, Asked, TooFewMasters},
+        error::{AskError, Asked, QuorumError},
         view::inspection::Inspection,
         vote::votes::Votes,
     },
@@ -41,7 +41,7 @@ impl Coordinator {
     ///
     /// - [`Denied`](AskError::Denied): too many masters deny a right or lack a
     ///   command.
-    /// - [`TooFewMasters`](AskError::TooFewMasters): too few masters could vote before the limit.
+    /// - [`NoQuorum`](AskError::NoQuorum): too few masters could vote before the limit.
     ///   The error says which masters could not, and why.
     /// - [`Closed`](AskError::Closed): the coordinator is closed, or its tasks have ended.
     ///
@@ -53,7 +53,7 @@ impl Coordinator {
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # use std::time::Duration;
-    /// # use quorlock::{Coordinator, Fault, MemoryMaster};
+    /// # use quorlock::{AskError, Coordinator, Fault, MemoryMaster};
     /// let masters = [(); 3].map(|()| MemoryMaster::new());
     /// masters[0].inject(Fault::Down);
     /// let locks = Coordinator::new(&masters)?;
@@ -63,7 +63,7 @@ impl Coordinator {
     /// // Gives the third master a moment, too.
     /// match locks.all_ready_within(Duration::from_millis(100)).await {
     ///     Ok(_) => println!("all masters can vote"),
-    ///     Err(error) if error.has_quorum() => eprintln!("start anyway: {error}"),
+    ///     Err(error @ AskError::NotAll { .. }) => eprintln!("start anyway: {error}"),
     ///     Err(error) => return Err(error.into()),
     /// }
     /// # Ok(()) }
@@ -75,12 +75,10 @@ impl Coordinator {
     /// Waits until all masters can vote, for at most `limit`. Apart from that, works like
     /// [`ready_within`](Self::ready_within).
     ///
-    /// If only a majority of masters can vote when `limit` has passed, the error's
-    /// [`has_quorum`](AskError::has_quorum) returns `true`.
-    ///
     /// # Errors
     ///
-    /// See [`ready_within`](Self::ready_within).
+    /// [`NotAll`](AskError::NotAll): a majority of masters can vote, but not all of them before the
+    /// limit. For all other errors, see [`ready_within`](Self::ready_within).
     ///
     /// # Cancel safety
     ///
@@ -117,7 +115,7 @@ impl Coordinator {
     ///
     /// # Errors
     ///
-    /// - [`TooFewMasters`](AskError::TooFewMasters): fewer than a majority answered in time. The
+    /// - [`NoQuorum`](AskError::NoQuorum): fewer than a majority answered in time. The
     ///   others may keep the holders until the end of the TTL. Try again.
     /// - [`Config`](AskError::Config): another coordinator made the inspection. Nothing was sent.
     /// - [`Closed`](AskError::Closed): the runtime has shut down, or the process was forked.
@@ -158,8 +156,11 @@ impl Coordinator {
         if votes.lacks_rights() {
             return Err(AskError::Denied { votes });
         }
-        let asked = Asked::Ready(clock::now().since(start), need_all);
-        Err(AskError::TooFewMasters(TooFewMasters {
+        if need_all && votes.has_quorum() {
+            return Err(AskError::NotAll { votes });
+        }
+        let asked = Asked::Ready(clock::now().since(start));
+        Err(AskError::NoQuorum(QuorumError {
             name: None,
             votes,
             asked,

@@ -91,7 +91,7 @@ impl Group {
     fn check(&self) -> Result<(), ConfigError> {
         let is_fit = |letter: u8| letter.is_ascii_alphanumeric() || b".-_".contains(&letter);
         if self.id.is_empty() || self.id.len() > Self::MOST_ID || !self.id.bytes().all(is_fit) {
-            return Err(ConfigError::GroupId {
+            return Err(ConfigError::BadGroupId {
                 given: self.id.clone(),
                 most: Self::MOST_ID,
             });

@@ -184,7 +184,7 @@ impl Groups {
 
     /// Returns the coordinator of a name. Use it to look at the group of the name, or to
     /// [break](Coordinator::break_held) a lock. On the masters of another group, a lock would exclude
-    /// nobody, so its locks with other names [are refused](ConfigError::OtherGroup).
+    /// nobody, so its locks with other names [are refused](ConfigError::ForeignName).
     pub fn of(&self, name: impl AsRef<str>) -> &Coordinator {
         let inner = &*self.0;
         let name = name.as_ref();

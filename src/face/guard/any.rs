@@ -21,8 +21,8 @@ pub(super) mod sealed {
 
     #[expect(unnameable_types, reason = "other crates must not implement the trait")]
     pub trait FromGuard: Sized {
-        /// Returns `guard` as a guard of this type, or as it is if it lacks what every guard of this
-        /// type has.
+        /// Returns `guard` as a guard of this type, or as it is if it lacks what every guard of
+        /// this type has.
         fn from_guard(guard: Guard, _: Key) -> Result<Self, Guard>;
     }
 
@@ -69,8 +69,8 @@ macro_rules! guard_type {
             ///
             /// # Errors
             ///
-            /// [`TooFewMasters`]: fewer than a majority confirmed in time.
-            pub async fn release(self) -> Result<(), TooFewMasters> {
+            /// [`QuorumError`]: fewer than a majority confirmed in time.
+            pub async fn release(self) -> Result<(), QuorumError> {
                 self.$field.release().await
             }
         }

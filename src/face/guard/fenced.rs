@@ -9,7 +9,7 @@ use super::{
         sealed::{FromGuard, Key},
     },
 };
-use crate::{core::error::TooFewMasters, face::fence::FencingToken};
+use crate::{core::error::QuorumError, face::fence::FencingToken};
 
 /// A guard of a [fenced](crate::Lock::fenced) lock: a guard of the type `G`, with its fencing
 /// token. A function that serves several kinds of locks takes the [`token`](Self::token), and a
@@ -79,8 +79,8 @@ impl<G: AnyGuard> FencedGuard<G> {
     ///
     /// # Errors
     ///
-    /// [`TooFewMasters`]: fewer than a majority confirmed in time.
-    pub async fn release(self) -> Result<(), TooFewMasters> {
+    /// [`QuorumError`]: fewer than a majority confirmed in time.
+    pub async fn release(self) -> Result<(), QuorumError> {
         self.guard.into().release().await
     }
 }

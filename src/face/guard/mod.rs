@@ -18,7 +18,7 @@ use super::fence::FencingToken;
 use crate::{
     clock,
     core::{
-        error::{ExtendError, LostError, TooFewMasters},
+        error::{ExtendError, LostError, QuorumError},
         kind::Access,
         view::LockState,
         vote::{Slot, votes::Votes},
@@ -296,7 +296,7 @@ impl Guard {
     /// After every error except `Lost` the guard is at least as valid as before. No key was created,
     /// deleted or shortened. Masters that confirmed keep the key for the new TTL.
     ///
-    /// - [`TooFewMasters`](ExtendError::TooFewMasters): too few masters confirmed in time. Late
+    /// - [`NoQuorum`](ExtendError::NoQuorum): too few masters confirmed in time. Late
     ///   answers of a majority may still make the validity longer. Try again after a pause, because a request to a master that is known to be down fails
     ///   in microseconds.
     /// - [`Lost`](ExtendError::Lost): a majority says that the guard does not hold the lock, or its
@@ -347,7 +347,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`TooFewMasters`]: fewer than a majority confirmed in time. Each master has a response timeout to
+    /// [`QuorumError`]: fewer than a majority confirmed in time. Each master has a response timeout to
     /// confirm. If other commands must be sent before the release, the wait is longer: at most the
     /// connect timeout and two response timeouts. The caller need not do anything: masters that did not
     /// confirm get the release if they can be reached before the TTL has passed. If only one level
@@ -360,7 +360,7 @@ impl Guard {
     /// # Cancel safety
     ///
     /// Dropping the future does not stop the release.
-    pub async fn release(self) -> Result<(), TooFewMasters> {
+    pub async fn release(self) -> Result<(), QuorumError> {
         let mut result = Ok(());
         for (claim, release) in self.post(|level| level.end(false)) {
             result = result.and(claim.confirm_release(release).await);

@@ -9,7 +9,7 @@ use super::{
         sealed::{FromGuard, Key},
     },
 };
-use crate::core::error::TooFewMasters;
+use crate::core::error::QuorumError;
 
 guard_type! {
     /// A [`Guard`] of [several mutexes](crate::Coordinator::multi_mutex).

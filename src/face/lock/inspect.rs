@@ -24,7 +24,7 @@ impl<G> Lock<G> {
     ///
     /// # Errors
     ///
-    /// - [`TooFewMasters`](AskError::TooFewMasters): fewer than a majority answered in time.
+    /// - [`NoQuorum`](AskError::NoQuorum): fewer than a majority answered in time.
     /// - [`Config`](AskError::Config): the name cannot be used. Nothing was sent.
     /// - [`Closed`](AskError::Closed): the runtime has shut down, or the process was forked.
     ///

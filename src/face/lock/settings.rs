@@ -8,8 +8,7 @@ use crate::{
     face::guard::{Fenceable, FencedGuard},
 };
 
-/// Settings of one lock. The TTL and the renewal replace those of the coordinator.
-impl<G> Lock<G> {
+impl Lock {
     /// Makes a fair or a read-write lock reentrant: `owner` may acquire it again while it holds it.
     /// Without this method, each call that acquires the lock has an owner of its own, so a task
     /// that holds the lock and acquires it again waits for itself.
@@ -46,7 +45,10 @@ impl<G> Lock<G> {
         }
         self
     }
+}
 
+/// Settings of one lock. The TTL and the renewal replace those of the coordinator.
+impl<G> Lock<G> {
     /// Sets how long the lock lives on the masters unless it is extended or released. A TTL that
     /// cannot be used is reported when the lock is acquired.
     ///

@@ -24,7 +24,7 @@ impl Quorlock {
         let builder = Coordinator::builder().masters(urls).key_template(template);
         let builder = if polls {
             let [least, most] = [25, 200].map(Duration::from_millis);
-            builder.poll_only(true).retry_delay(least, most)
+            builder.poll_only(true).retry_delay(least..=most)
         } else {
             builder
         };
