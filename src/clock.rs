@@ -129,7 +129,6 @@ fn as_paused(wall: SystemTime) -> SystemTime {
     LAST.get()
 }
 
-/// Calls `f` with the suspensions of this machine.
 fn suspensions<T>(f: impl FnOnce(&Suspensions) -> T) -> T {
     static MACHINE: Suspensions = Suspensions::new();
     #[cfg(test)]

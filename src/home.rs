@@ -7,7 +7,6 @@
 pub(crate) struct HomeProcess(forkguard::Guard);
 
 impl HomeProcess {
-    /// Returns the process that calls this function.
     pub(crate) fn this() -> Self {
         Self(forkguard::new())
     }

@@ -13,7 +13,6 @@ pub(crate) use off::{
 #[cfg(feature = "metrics")]
 pub(crate) use on::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-/// A flag that is `true` if metrics are recorded.
 pub(crate) const IS_ON: bool = cfg!(feature = "metrics");
 
 /// The series of a metric, one for each value of a label. Without the feature `metrics`, there are
@@ -133,13 +132,11 @@ mod on {
 
     use super::{Labels, Name};
 
-    /// Returns the series of a counter with `labels`, and registers it.
     pub(crate) fn counter((name, text): Name, labels: Labels<'_>) -> Counter {
         describe_counter!(name, text);
         metrics::counter!(name, owned(labels))
     }
 
-    /// Returns the series of a gauge with `labels`, and registers it.
     pub(crate) fn gauge((name, text): Name, labels: Labels<'_>) -> Gauge {
         describe_gauge!(name, text);
         metrics::gauge!(name, owned(labels))

@@ -104,7 +104,6 @@ pub(crate) fn timeout(
     Err(ConfigError::time(setting, given, range))
 }
 
-/// Checks the bounds of random delays.
 pub(crate) fn delays(
     setting: &'static str,
     bounds: &RangeInclusive<Duration>,

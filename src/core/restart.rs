@@ -69,7 +69,6 @@ pub(crate) enum Sign {
 }
 
 impl Sign {
-    /// Returns the words for people.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Earlier => "as an earlier connection found, perhaps of another program",

@@ -145,7 +145,6 @@ impl Context {
         !is_awaited && !self.history(lock_id, |history| history.call_gives_way())
     }
 
-    /// Reads or changes the history of a lock.
     pub(crate) fn history<T>(&self, lock_id: &LockId, visit: impl FnOnce(&mut History) -> T) -> T {
         /// The largest number of histories. Then all are forgotten, and a waiter may give way too
         /// late, or waste a round trip.
@@ -249,17 +248,14 @@ impl Context {
 
 #[cfg(test)]
 impl Context {
-    /// Returns the number of queues of waiters.
     pub(crate) fn waiters(&self) -> usize {
         self.machine.lock(|machine| machine.waiters.len())
     }
 
-    /// Returns the number of topics of which waiters hear.
     pub(crate) fn topics(&self) -> usize {
         self.machine.lock(|machine| machine.waiters.topics())
     }
 
-    /// Passes on a report of `master` that the key has changed.
     pub(crate) fn report(&self, key: &str, master: usize) {
         self.machine.with(|machine, now| {
             machine.serve(master, now, |_, cx| cx.hear(&Topic::Key(key.into())));
@@ -275,11 +271,9 @@ impl Drop for Context {
     }
 }
 
-/// Names the owners of a coordinator.
 pub(crate) struct Owners {
     /// The name of the coordinator on the masters: a random UUID.
     process: String,
-    /// The number of owners that were named so far.
     count: AtomicU64,
     client: Option<ClientName>,
 }
@@ -293,7 +287,6 @@ impl Owners {
         }
     }
 
-    /// Returns the ID of a new owner.
     pub(crate) fn new_id(&self) -> Arc<str> {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         let mut id = format!("{}:{number}", self.process);
@@ -311,7 +304,6 @@ impl Owners {
     }
 }
 
-/// Returns a random UUID from the random `bytes`.
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
     bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562

@@ -20,7 +20,6 @@ use crate::{
     master::{Shared, Supervisor},
 };
 
-/// What the driver asks about the masters of a coordinator.
 impl Shared {
     pub(crate) fn quorum(&self) -> &Quorum {
         &self.roster.quorum
@@ -65,7 +64,6 @@ impl Shared {
         self.those(|session| session.reports_changes)
     }
 
-    /// Returns the masters that can vote.
     pub(crate) fn able(&self) -> MasterSet {
         let now = clock::monotonic();
         self.those(|session| session.health.at(now).can_vote())
@@ -140,7 +138,6 @@ pub(crate) async fn supervise(supervisors: Vec<Supervisor>, is_busy: impl Fn() -
     .await;
 }
 
-/// The supervisors that must be polled.
 struct Ready {
     /// One bit for each master. The task has been woken if at least one bit is set.
     masters: AtomicU64,

@@ -35,7 +35,6 @@ pub(crate) struct RoundHandle {
 }
 
 impl RoundHandle {
-    /// Takes over a reference to the round.
     pub(crate) fn new(shared: &Arc<Shared>, id: RoundId) -> Self {
         Self {
             shared: shared.clone(),
@@ -43,7 +42,6 @@ impl RoundHandle {
         }
     }
 
-    /// Waits until the outcome is certain.
     pub(crate) async fn decided(&self) -> Outcome {
         self.after(RoundEvent::Decided, |round, _| {
             let outcome = round.outcome();
@@ -74,7 +72,6 @@ impl RoundHandle {
         (outcome.await != Outcome::Won).then_some(self)
     }
 
-    /// Waits until `master` has voted.
     pub(crate) async fn voted(&self, master: usize) -> Vote {
         self.after(RoundEvent::Voted, |round, _| round.vote(master).cloned())
             .await
@@ -134,13 +131,11 @@ impl RoundHandle {
         self.shared.lock(|machine| look(machine.rounds.of(self.id)))
     }
 
-    /// Returns the answers to an inspection.
     pub(crate) fn seen(&self) -> Vec<Option<Seen>> {
         self.shared
             .lock(|machine| machine.rounds.live(self.id).seen().to_vec())
     }
 
-    /// Returns the time from the start of the round to `now`.
     pub(crate) fn elapsed(&self, now: LeaseTick) -> Duration {
         self.read(|round| now.since(round.start()))
     }
@@ -149,7 +144,6 @@ impl RoundHandle {
         self.read(Round::outcome) == Outcome::Pending
     }
 
-    /// Tells the observer that the round is over at `now`.
     pub(crate) fn record(&self, now: LeaseTick) {
         self.shared.observer.record_round(|| {
             let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));

@@ -41,7 +41,6 @@ impl<'a> Waiter<'a> {
         Self::for_topic(machine, timers, &Topic::Turn(ticket.clone()))
     }
 
-    /// Returns a waiter that is woken by news about `topic`.
     pub(super) fn for_topic(machine: &'a Shared, timers: &'a Timers, topic: &Topic) -> Self {
         Self::new(machine, timers, |machine, now| {
             let id = machine.waiters.add_alone(now.lease);
@@ -89,7 +88,6 @@ impl<'a> Waiter<'a> {
         self.visit(|waiters| waiters.expect(self.id, at));
     }
 
-    /// Moves this waiter to the end of its queue.
     pub(super) fn step_back(&mut self) {
         let id = &mut self.id;
         self.machine.with(|machine, now| machine.step_back(id, now));
@@ -102,7 +100,6 @@ impl<'a> Waiter<'a> {
         self.machine.lock(|machine| machine.listen(self.id, &topic))
     }
 
-    /// Returns whether changes of a key wake this waiter.
     pub(super) fn watches(&self) -> bool {
         self.visit(|waiters| waiters.watches(self.id))
     }
@@ -112,7 +109,6 @@ impl<'a> Waiter<'a> {
         self.visit(|waiters| waiters.begin_attempt(self.id));
     }
 
-    /// Returns what this waiter has heard since its newest attempt began.
     pub(super) fn heard(&self) -> Heard {
         self.visit(|waiters| waiters.heard(self.id))
     }

@@ -54,9 +54,7 @@ pub(crate) mod session;
 pub(crate) mod waiters;
 
 new_key_type! {
-    /// The key of a claim in the machine.
     pub(crate) struct ClaimId;
-    /// The key of a round in the machine.
     pub(crate) struct RoundId;
 }
 
@@ -139,7 +137,6 @@ impl Machine {
         id
     }
 
-    /// Lets a claim take a step.
     pub(crate) fn step<T>(
         &mut self,
         id: ClaimId,
@@ -213,7 +210,6 @@ impl Machine {
         self.rounds.drop(id, &mut self.out);
     }
 
-    /// Drops a reference to a request.
     #[inline]
     fn end_request(&mut self, request: Arc<Request>) {
         let votes_to = request.votes_to;
@@ -472,7 +468,6 @@ impl Machine {
         is_new
     }
 
-    /// Removes a waiter.
     pub(crate) fn leave(&mut self, waiter: WaiterId, now: Now) {
         self.waiters.leave(waiter, now.lease, &mut self.out);
         self.resubscribe();
@@ -484,13 +479,10 @@ impl Machine {
         }
     }
 
-    /// Moves a waiter to the end of its queue: see [`Waiters::step_back`].
     pub(crate) fn step_back(&mut self, waiter: &mut WaiterId, now: Now) {
         self.waiters.step_back(waiter, now.lease, &mut self.out);
     }
 
-    /// Notes that a guard of this coordinator has just posted its release of `lock`: see
-    /// [`Waiters::note_release`].
     pub(crate) fn note_release(&mut self, lock: &LockId, now: Now) {
         self.waiters.note_release(lock, now.lease, &mut self.out);
     }
@@ -500,7 +492,6 @@ impl Machine {
         self.waiters.wake_all(&mut self.out);
     }
 
-    /// Returns the masters whose sessions are so.
     pub(crate) fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {
         let sessions = self.sessions.iter().enumerate();
         let those = sessions.filter(|(_, session)| are_so(session));

@@ -26,13 +26,9 @@ use crate::{
 pub(crate) enum Effect {
     /// A round was decided, for metrics: its verb, its outcome, and how long it took.
     Decided(Verb, Outcome, Duration),
-    /// This waker is dropped.
     Drop(Waker),
-    /// Something happened to a lock.
     Event(LockId, Option<Arc<Hold>>, What),
-    /// What is new of which master.
     News(usize, MasterEvent),
-    /// The outcome of a renewal.
     RenewalDecided(Option<Arc<Hold>>, RoundId, &'static str),
     /// A renewal was posted, and someone wants to see it.
     Renews(LockId, Arc<Hold>, RoundId),
@@ -113,7 +109,6 @@ pub(crate) enum MasterEvent {
 }
 
 impl Effect {
-    /// Returns what tells the metrics that `round` was decided at `at`.
     pub(super) fn decided(round: &Round, at: LeaseTick) -> Option<Self> {
         IS_ON.then(|| Self::Decided(round.verb(), round.outcome(), at.since(round.start())))
     }
@@ -179,9 +174,7 @@ pub(super) fn keep<T>(spare: &mut Vec<T>, one: T) {
 /// A command as bytes, for masters that have its script or its native release. Only a long command,
 /// such as one for a lock with a long name, needs an allocation.
 pub(crate) struct Encoded {
-    /// The command that the bytes name instead of a script.
     pub(crate) native: Option<NativeRelease>,
-    /// The script that a master must have.
     pub(crate) script: Option<&'static Script>,
     pub(crate) bytes: SmallVec<[u8; 240]>,
 }

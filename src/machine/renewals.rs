@@ -11,7 +11,6 @@ pub(crate) struct Renewals {
     /// The time until which the renewer sleeps. The claim that is due then may have been removed
     /// meanwhile. `None` if the renewer waits for a claim.
     sleeps_until: Option<LeaseTick>,
-    /// The number of renewals that are not decided.
     undecided: usize,
 }
 
@@ -21,7 +20,6 @@ impl Renewals {
     /// would be posted again.
     const MANY_UNDECIDED: usize = 512;
 
-    /// Notes that a renewal was posted.
     pub(super) fn begun(&mut self) {
         self.undecided += 1;
     }
@@ -72,7 +70,6 @@ impl Renewals {
         self.sleeps_until
     }
 
-    /// Takes out a claim that is due at `now`.
     pub(super) fn pop_due(&mut self, now: LeaseTick) -> Option<ClaimId> {
         let (due, _) = self.timers.first()?;
         (*due <= now)

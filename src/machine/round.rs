@@ -31,7 +31,6 @@ pub(crate) struct Rounds {
     pending: (usize, Option<Tick>),
 }
 
-/// A round that masters vote in.
 pub(crate) struct LiveRound {
     pub(crate) round: Round,
     pub(super) role: Role,
@@ -77,7 +76,6 @@ pub(crate) enum RoundEvent {
     Decided,
     /// Every master has voted.
     Settled,
-    /// A master has voted.
     Voted,
 }
 
@@ -136,7 +134,6 @@ impl Rounds {
         }
     }
 
-    /// Posts a command to the masters in `to`.
     #[inline]
     pub(super) fn post(&mut self, to: MasterSet, command: Command, votes_to: VotesTo, now: Now) {
         let request = Request::new(command, now.monotonic, votes_to);
@@ -272,7 +269,6 @@ impl LiveRound {
         }
     }
 
-    /// Returns the answers to an inspection.
     pub(crate) fn seen(&self) -> &[Option<Seen>] {
         match &self.role {
             Role::Inspection(seen) => seen,

@@ -49,7 +49,6 @@ pub(crate) enum Topic {
 /// What the waiters of a queue have heard since its newest attempt began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Heard {
-    /// The masters that have called the waiter.
     pub(crate) called: MasterSet,
     /// The masters on which the lock has changed, or may have changed.
     pub(crate) changed: MasterSet,
@@ -60,7 +59,6 @@ pub(crate) struct Heard {
     pub(crate) contends: bool,
 }
 
-/// The waiters of a coordinator, in queues.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
     queues: SlotMap<QueueId, WaitQueue>,
@@ -86,7 +84,6 @@ struct WaitQueue {
 }
 
 impl Waiters {
-    /// Adds a waiter to the queue of the waiters for `lock`.
     pub(crate) fn join(&mut self, lock: &LockId, now: LeaseTick) -> WaiterId {
         let queue = *self.of_locks.entry(lock.clone()).or_insert_with(|| {
             self.queues.insert(WaitQueue {
@@ -111,7 +108,6 @@ impl Waiters {
         WaiterId { queue: id, number }
     }
 
-    /// Removes a waiter.
     pub(super) fn leave(&mut self, waiter: WaiterId, now: LeaseTick, out: &mut Vec<Effect>) {
         let WaiterId { queue: id, number } = waiter;
         let queue = &mut self.queues[id];
@@ -225,7 +221,6 @@ impl Waiters {
         is_new
     }
 
-    /// Returns whether the queue of `waiter` hears of a key.
     pub(crate) fn watches(&self, waiter: WaiterId) -> bool {
         let topics = &self.queues[waiter.queue].topics;
         topics.iter().any(|topic| matches!(topic, Topic::Key(_)))
@@ -240,7 +235,6 @@ impl Waiters {
         }
     }
 
-    /// Passes on news from `master` about `topic`.
     pub(super) fn hear(
         &mut self,
         master: usize,

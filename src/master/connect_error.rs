@@ -96,7 +96,6 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Returns this error with the address at which it happened.
     #[cfg(feature = "sentinel")]
     pub(super) fn at(self, address: &str) -> Self {
         Self::At {

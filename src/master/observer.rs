@@ -19,7 +19,6 @@ use crate::{
 /// Tells the program of the events of one master. Log subscribers and recorders are code of the
 /// program, so the caller of a method must hold no mutex that protects the state of this crate.
 pub(crate) struct MasterObserver {
-    /// The name of the coordinator.
     coordinator: Option<Arc<str>>,
     address: Arc<str>,
     votes: By<Counter>,
@@ -73,7 +72,6 @@ impl MasterObserver {
         self.can_vote.set(f64::from(u8::from(can_vote)));
     }
 
-    /// Counts a vote.
     pub(super) fn voted(&self, outcome: &str) {
         if let Some(votes) = self.votes.at(outcome) {
             votes.increment(1);

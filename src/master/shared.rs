@@ -30,7 +30,6 @@ pub(crate) struct Shared {
     machine: Mutex<Machine>,
     pub(crate) roster: Arc<Roster>,
     pub(crate) observer: LockObserver,
-    /// An observer for each master.
     pub(crate) observers: Box<[MasterObserver]>,
     /// The states of all masters after the last change that was told.
     pub(crate) health: watch::Sender<Box<[Health]>>,

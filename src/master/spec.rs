@@ -265,7 +265,6 @@ impl MasterSpec {
         self.0.as_ref().ok()?.settings.username()
     }
 
-    /// Returns whether the master has a password.
     #[cfg(feature = "serde")]
     pub(crate) fn has_password(&self) -> bool {
         self.0.as_ref().is_ok_and(redis::Endpoint::has_password)

@@ -81,7 +81,6 @@ async fn run(dialer: Dialer, port: &Port) {
     }
 }
 
-/// The pauses between dials.
 const REDIAL: Backoff = Backoff::between(Duration::from_millis(20), Duration::from_secs(1));
 
 /// One master of a machine.
@@ -91,7 +90,6 @@ struct Port {
 }
 
 impl Port {
-    /// Lets the session of the master take a step.
     fn with<T>(&self, act: impl FnOnce(&mut Session, &mut Cx<'_>) -> T) -> T {
         (self.machine).with(|machine, now| machine.serve(self.master, now, act))
     }
@@ -243,7 +241,6 @@ struct Outage {
 }
 
 impl Outage {
-    /// Notes that a dial succeeded.
     fn connected(&mut self, session: &Session, cx: &mut Cx<'_>) {
         let is_first = !session.health.has_connected();
         let is_news = !self.is_end_logged && !self.was_useless;

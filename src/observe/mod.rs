@@ -35,7 +35,6 @@ use crate::{
 /// recorders are code of the program, so the caller of a method must hold no mutex that protects
 /// the state of this crate.
 pub(crate) struct LockObserver {
-    /// The name of the coordinator.
     coordinator: Option<Arc<str>>,
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
@@ -120,14 +119,12 @@ impl LockObserver {
         }
     }
 
-    /// Counts a renewal that was decided.
     pub(crate) fn count_renewal(&self, outcome: &'static str) {
         if let Some(renewals) = self.renewals.at(outcome) {
             renewals.increment(1);
         }
     }
 
-    /// Returns a span for a call to acquire `lock`.
     pub(crate) fn call(&self, lock: &LockId) -> Span {
         let (name, kind) = (lock.name(), lock.kind());
         debug_span!(target: LOCK, "acquire", lock = %name, kind = kind.as_str(), outcome = field::Empty)
@@ -225,12 +222,10 @@ impl LockObserver {
         }
     }
 
-    /// Counts a waiter for `lock`, as long as the returned value exists.
     pub(crate) fn count_waiter(&self, lock: &LockId) -> Option<Counted> {
         self.waiters.at(lock.kind().as_str()).map(Counted::new)
     }
 
-    /// Counts a guard of `lock`, as long as the returned value exists.
     pub(crate) fn count_guard(&self, lock: &LockId) -> Option<Counted> {
         self.guards.at(lock.kind().as_str()).map(Counted::new)
     }
@@ -246,7 +241,6 @@ impl LockObserver {
         warn!(target: MASTER, coordinator, %master, %key, reason = %error, "readiness is not known: if locks are denied, too, set the key template, or give the right");
     }
 
-    /// Notes that an attempt at the lock `name` found no quorum, for this `reason`.
     pub(crate) fn lacks_quorum(&self, name: &str, reason: &Reason, votes: impl FnOnce() -> String) {
         let begins = self.no_quorum.lock().fails(clock::monotonic());
         if begins {
@@ -317,7 +311,6 @@ impl Hold {
     }
 }
 
-/// Returns the time, if there are metrics.
 pub(crate) fn now_if_metered() -> Option<Tick> {
     IS_ON.then(clock::monotonic)
 }

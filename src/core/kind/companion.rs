@@ -79,7 +79,6 @@ fn has_hash_tag(key: &str) -> bool {
 pub(in crate::core) struct Companions(OnceLock<Box<(&'static Companion, String, Self)>>);
 
 impl Companions {
-    /// Returns the text of `companion` for the lock with this key.
     pub(in crate::core) fn text(&self, companion: &'static Companion, key: &str) -> &str {
         let make = || Box::new((companion, companion.text(key), Self::default()));
         let (made, text, others) = &**self.0.get_or_init(make);

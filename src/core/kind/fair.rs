@@ -16,7 +16,6 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: false,
 };
 
-/// The queue, which holds the tickets of waiters.
 pub(crate) static QUEUE: Companion = Companion::key("queue", "bmcq", "zset");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(

@@ -52,7 +52,6 @@ macro_rules! enumerate {
         }
 
         impl LockKind {
-            /// All kinds.
             pub(crate) const ALL: [Self; [$(Self::$kind),+].len()] = [$(Self::$kind),+];
 
             pub(crate) fn spec(self) -> &'static Spec {
@@ -83,7 +82,6 @@ impl LockKind {
         self.spec().has_owner
     }
 
-    /// Returns whether an owner that holds the lock can acquire it again.
     pub(crate) fn is_reentrant(self) -> bool {
         self.has_owner() && !self.spec().has_slots
     }
@@ -132,9 +130,7 @@ pub(crate) struct Spec {
 /// lock alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Access {
-    /// No one else holds the lock.
     Exclusive,
-    /// Other holders may share the lock at the same time.
     Shared,
 }
 

@@ -17,9 +17,7 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: false,
 };
 
-/// The queue of the tickets of writers.
 static WRITERS: Companion = Companion::key("writers", "eeqv", "zset");
-/// The queue of the tickets of readers.
 static READERS: Companion = Companion::key("readers", "gbnw", "zset");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(

@@ -4,7 +4,6 @@ use std::{fmt, sync::OnceLock};
 
 use super::kinds;
 
-/// A script that masters run.
 pub(crate) struct Script {
     /// The name of the file in `lua/`, followed by `_fenced` for a script that releases a fenced
     /// lock.
@@ -90,9 +89,7 @@ macro_rules! for_any_kind {
 }
 kinds!(for_any_kind);
 
-/// Reports the holders and the waiters of a lock of any kind.
 pub(in crate::core) static INSPECT: Script = script_for_any_kind!("shared/inspect");
-/// Breaks a lock of any kind.
 pub(in crate::core) static BREAK: Script = script_for_any_kind!("shared/break");
 
 impl Script {

@@ -17,7 +17,6 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: true,
 };
 
-/// The queue, which holds the tickets of waiters.
 static WAITERS: Companion = Companion::key("waiters", "anrc", "zset");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(

@@ -154,7 +154,6 @@ impl Command {
     }
 }
 
-/// Commands for tests.
 #[cfg(test)]
 pub(crate) mod fixture {
     use super::*;
@@ -172,7 +171,6 @@ pub(crate) mod fixture {
         of(&lock_id(kind, "r"), verb, holding(kind, depth, None))
     }
 
-    /// Returns the same command as [`command`], but for a fenced lock.
     pub(crate) fn fenced(kind: LockKind, verb: Verb, depth: u32) -> Command {
         let lock_id = lock_id(kind, "r");
         let candidate = 1_770_000_000_000_001; // more digits than `tostring` in Lua prints

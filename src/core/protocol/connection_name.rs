@@ -42,7 +42,6 @@ impl ConnectionName {
     pub const MAX_TTL_WITHOUT_QUARANTINE: Duration = Ttl::MOST;
     const PREFIX: &str = "quorlock:";
     const NO_CLIENT: &str = "-";
-    /// The number of digits of the hash.
     const DIGITS: usize = 8;
 
     /// Returns the name for the connections of a program. `key` is the key of the lock
@@ -96,7 +95,6 @@ impl fmt::Display for ConnectionName {
 pub struct ListsId(u64);
 
 impl ListsId {
-    /// The number of digits.
     const DIGITS: usize = 16;
 
     /// Returns the ID of two lists: the `masters` of a program, and its

@@ -23,7 +23,6 @@ impl Identity {
         Some(token)
     }
 
-    /// Returns the ticket of an attempt that waits in a queue.
     pub(crate) fn ticket(&self) -> Option<&Ticket> {
         self.owner()?.ticket.as_ref()
     }
@@ -57,7 +56,6 @@ impl Ticket {
         Self(format!("{micros:016}:{owner}").into())
     }
 
-    /// Returns the ticket with this text.
     pub(crate) fn of(text: &str) -> Self {
         Self(text.into())
     }
@@ -74,13 +72,11 @@ impl Ticket {
         &self.0
     }
 
-    /// Returns the owner in the text of a ticket.
     pub(crate) fn owner_of(ticket: &str) -> &str {
         ticket.split_once(':').map_or(ticket, |(_, owner)| owner)
     }
 }
 
-/// The options for a waiter in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueOptions {
     /// The time after which a waiter that has not asked again counts as dead.
@@ -101,7 +97,6 @@ impl QueueOptions {
     }
 }
 
-/// Returns `duration` in milliseconds.
 pub(in crate::core) fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -118,7 +113,6 @@ impl ClientName {
     /// The mark before the name, in a token or in the ID of an owner.
     pub(crate) const MARK: char = '@';
 
-    /// Returns the name, if it can be used.
     pub(crate) fn parse(name: String) -> Result<Self, ConfigError> {
         if is_name(&name) {
             Ok(Self(name.into()))

@@ -71,7 +71,6 @@ impl LockId {
         }
     }
 
-    /// Returns the same lock with another number of permits.
     pub(crate) fn with_permits(self, permits: u16) -> Self {
         Self { permits, ..self }
     }
@@ -80,12 +79,10 @@ impl LockId {
         self.names.kind
     }
 
-    /// Returns the name as the user gave it.
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.names.name
     }
 
-    /// Returns the key of the lock on the masters.
     pub(crate) fn key(&self) -> &Arc<str> {
         &self.names.key
     }

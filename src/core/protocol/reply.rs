@@ -6,7 +6,6 @@ use super::command::{Command, Reply};
 use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote};
 
 impl Command {
-    /// Returns the vote that `reply` means.
     #[inline]
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
         match (self.verb(), reply) {

@@ -102,7 +102,6 @@ impl Command {
         is_mutex && self.is_acquisition() && !needs_script
     }
 
-    /// Returns whether `refusal` is a possible answer of a master to this command.
     pub(in crate::core) fn can_be_refused(&self, refusal: &Refusal) -> bool {
         let (kind, verb) = (self.lock_id.kind(), self.verb());
         match refusal {
@@ -147,9 +146,7 @@ enum Word {
     Depth,
     /// The holders to remove.
     Holders,
-    /// The key of the lock.
     Key,
-    /// The number of permits of a semaphore.
     Permits,
     /// The silent-waiter timeout, and then the [`CLOCK_WINDOW`], or 0 if masters do not check the
     /// ticket. For an attempt that does not wait, both are 0, or are left out if nothing follows.
@@ -177,7 +174,6 @@ pub(crate) struct Words<'a> {
 }
 
 impl Words<'_> {
-    /// Returns the number of keys of a script, and the keys.
     pub(crate) fn script_keys(&self) -> (usize, impl Iterator<Item = &str>) {
         let lock_id = &self.command.lock_id;
         let companions = self.companions.iter();
@@ -200,7 +196,6 @@ impl Words<'_> {
         count
     }
 
-    /// Calls `each` with every argument in turn.
     pub(crate) fn arguments(&self, mut each: impl FnMut(&[u8])) {
         for word in self.words {
             self.argument(*word, &mut each);
@@ -318,7 +313,6 @@ impl NativeRelease {
     }
 }
 
-/// All commands and their scripts.
 #[cfg(test)]
 pub(crate) mod fixture {
     use std::collections::BTreeMap;
@@ -329,7 +323,6 @@ pub(crate) mod fixture {
         protocol::command::fixture::{command, fenced},
     };
 
-    /// Returns all scripts that commands on locks run.
     pub(crate) fn scripts() -> impl Iterator<Item = &'static Script> {
         let mut scripts = BTreeMap::new();
         for (kind, verb) in verbs() {
@@ -404,7 +397,6 @@ mod tests {
         }
     }
 
-    /// Returns a line for each command of a kind, with the words of the command.
     fn listed(kind: LockKind) -> String {
         const CASES: [(u32, bool, bool); 6] = [
             (0, false, false),

@@ -42,7 +42,6 @@ impl Drift {
             .saturating_add(Self::GRANULARITY)
     }
 
-    /// Returns the part of `ttl` that a holder may use.
     pub(crate) fn usable(self, ttl: Ttl) -> Duration {
         let ttl = ttl.duration();
         ttl.saturating_sub(self.allowance(ttl))
@@ -100,7 +99,6 @@ impl Ttl {
         Ok(whole)
     }
 
-    /// Returns this TTL if it is not above `most`.
     pub(crate) fn at_most(self, most: Duration) -> Result<Self, ConfigError> {
         if self.duration() <= most {
             Ok(self)
@@ -214,7 +212,6 @@ impl RenewalPlan {
         self.whole / 3 * 2
     }
 
-    /// Returns the times after which a renewal is tried again.
     fn retry(self) -> Backoff {
         let least = self.least_retry;
         let retry = least.max(self.whole / 20);
@@ -243,7 +240,6 @@ impl RenewalPlan {
         self.end.is_some_and(|end| end <= now)
     }
 
-    /// Returns the longest time after which a renewal is tried again.
     pub(crate) fn longest_retry(self) -> Duration {
         self.retry().most()
     }

@@ -41,7 +41,6 @@ impl ResponseTimeout {
     /// usual limit.
     const PROGRESS_FACTOR: u32 = 10;
 
-    /// Returns the shortest timeout that any master gets.
     pub(crate) fn least(self) -> Duration {
         match self {
             Self::Fixed(timeout) => timeout,
@@ -49,7 +48,6 @@ impl ResponseTimeout {
         }
     }
 
-    /// Returns the limits for a master whose answers take `round_trip`.
     pub(crate) fn limits(self, round_trip: RoundTrip) -> Limits {
         let timeout = match self {
             Self::Fixed(timeout) => timeout,
@@ -73,7 +71,6 @@ impl ResponseTimeout {
     }
 }
 
-/// The limits for one master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// The time for the answer to a command. After this time, the vote is a failure.
@@ -96,7 +93,6 @@ pub(crate) struct RoundTrip {
 }
 
 impl RoundTrip {
-    /// Begins with the first round trip.
     pub(crate) fn first(took: Duration) -> Self {
         let micros = micros(took);
         Self {
@@ -105,7 +101,6 @@ impl RoundTrip {
         }
     }
 
-    /// Adds another round trip.
     #[inline]
     pub(crate) fn add(&mut self, took: Duration) {
         let micros = micros(took);
@@ -116,7 +111,6 @@ impl RoundTrip {
         self.smoothed_by_8 -= (self.smoothed_by_8 - micros) / 8;
     }
 
-    /// Returns how long the answers take.
     pub(crate) fn smoothed(self) -> Duration {
         Duration::from_micros(self.smoothed_by_8 / 8)
     }

@@ -38,7 +38,6 @@ impl<const C: bool> Time<C> {
         self.0.saturating_sub(earlier.0) / 1_000
     }
 
-    /// Returns the time that is `time` before this one.
     pub(crate) fn before(self, time: Duration) -> Self {
         Self::from_nanos(self.0.saturating_sub(nanos(time)))
     }

@@ -187,12 +187,10 @@ pub(crate) struct Seen {
     /// The holders. There are none if the lock is free.
     held: Vec<SeenHolder>,
     queue: Vec<String>,
-    /// The reply.
     #[cfg(test)]
     pub(crate) text: String,
 }
 
-/// A holder in the answer of one master.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SeenHolder {
     holder: Holder,
@@ -275,7 +273,6 @@ impl SeenHolder {
     }
 }
 
-/// Returns what each master reported.
 pub(crate) fn views(seen: &[Option<Seen>]) -> impl ExactSizeIterator<Item = MasterView> {
     seen.iter().map(|seen| match seen {
         None => MasterView::Unknown,
@@ -301,7 +298,6 @@ pub(crate) fn holders(
     holders
 }
 
-/// Returns what all masters reported of all holders.
 fn held(seen: &[Option<Seen>]) -> impl Iterator<Item = &SeenHolder> {
     seen.iter().flatten().flat_map(|seen| &seen.held)
 }

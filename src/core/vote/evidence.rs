@@ -9,17 +9,14 @@ use super::{
 use crate::core::reason::Reason;
 
 impl Round {
-    /// Returns the masters that granted.
     pub(crate) fn granted(&self) -> MasterSet {
         self.masters(Vote::is_grant)
     }
 
-    /// Returns the masters that have not failed.
     pub(crate) fn not_failed(&self) -> MasterSet {
         MasterSet::ALL - self.masters(Vote::is_failure)
     }
 
-    /// Returns the masters that say that another client holds the lock.
     pub(crate) fn held_by_others(&self) -> MasterSet {
         self.masters(|vote| matches!(vote, Vote::Refuse(Refusal::Held { .. })))
     }
@@ -66,7 +63,6 @@ impl Round {
         !self.quorum.has_majority_of_every_set(others)
     }
 
-    /// Returns whether a master denies a key.
     pub(crate) fn denies_key(&self) -> bool {
         let is_key = |error: &str| ServerError::of(error) == ServerError::KeyDenied;
         let mut votes = self.votes_cast();
@@ -210,7 +206,6 @@ impl Vote {
         Some(*remaining)
     }
 
-    /// Returns the owners that hold the lock on the master.
     fn owners(&self) -> &[String] {
         match self {
             Self::Refuse(Refusal::Held { owners, .. }) => owners,

@@ -24,12 +24,10 @@ pub(crate) struct Quorum {
     sets: Arc<[(MasterSet, usize)]>,
 }
 
-/// The outcome of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is no longer possible that a majority of every set says yes.
     NoMajority,
-    /// Nothing is decided yet.
     Pending,
     /// A majority of every set said yes, but after the limit of the round. The grants are useless.
     TooLate,
@@ -86,7 +84,6 @@ impl Quorum {
         })
     }
 
-    /// Returns the masters that are in at least one set.
     pub(crate) fn masters(&self) -> MasterSet {
         self.lists().fold(MasterSet::NONE, MasterSet::bitor)
     }
@@ -98,12 +95,10 @@ impl Quorum {
         sizes.max().unwrap_or(0)
     }
 
-    /// Returns whether `masters` contain a majority of every set.
     pub(crate) fn has_majority_of_every_set(&self, masters: MasterSet) -> bool {
         self.sets.iter().all(|set| has_majority(*set, masters))
     }
 
-    /// Returns whether `masters` contain a majority of at least one set.
     pub(crate) fn has_majority_of_any_set(&self, masters: MasterSet) -> bool {
         self.sets.iter().any(|set| has_majority(*set, masters))
     }
@@ -292,7 +287,6 @@ impl MasterSet {
         *self |= Self::only(master);
     }
 
-    /// Returns the masters that are in both sets.
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
@@ -328,7 +322,6 @@ impl BitOrAssign for MasterSet {
     }
 }
 
-/// The members of the first set that are not in the second.
 impl Sub for MasterSet {
     type Output = Self;
 

@@ -24,9 +24,7 @@ pub(crate) struct Round {
     /// The votes, one for each master. Up to five votes need no allocation. This saves time,
     /// because every lock that is held has one or two rounds.
     cast: SmallVec<[Option<CastVote>; 5]>,
-    /// The masters that have not voted yet.
     unanswered: MasterSet,
-    /// The masters that did what was asked.
     done: MasterSet,
     /// `true` if a vote granted a slot.
     has_slots: bool,
@@ -135,7 +133,6 @@ impl Round {
         }
     }
 
-    /// Notes whether the vote of a master counts as done.
     #[inline]
     fn note(&mut self, master: MasterSet, is_done: bool) {
         self.unanswered = self.unanswered - master;
@@ -170,7 +167,6 @@ impl Round {
         self.cast.iter().flatten().map(CastVote::vote)
     }
 
-    /// Returns the vote of `master`, if it has voted.
     pub(crate) fn vote(&self, master: usize) -> Option<&Vote> {
         let cast = self.cast.get(master)?.as_ref();
         cast.map(CastVote::vote)
@@ -184,7 +180,6 @@ impl Round {
         self.slots().find(is_won).flatten()
     }
 
-    /// Returns a slot that some master has granted. `None` if no master has granted one.
     pub(crate) fn first_slot(&self) -> Option<Slot> {
         self.slots().flatten().next()
     }
@@ -199,12 +194,10 @@ impl Round {
         self.outcome == Outcome::NoMajority && self.every_set_has(Vote::is_grant)
     }
 
-    /// Returns the masters that have not voted yet.
     pub(crate) fn unanswered(&self) -> MasterSet {
         self.unanswered
     }
 
-    /// Returns the masters whose vote matches.
     pub(crate) fn masters(&self, matches: impl Fn(&Vote) -> bool) -> MasterSet {
         self.masters_where(|cast| matches(cast.vote()))
     }
@@ -310,7 +303,6 @@ impl CastVote {
     }
 }
 
-/// Votes and rounds for the tables of tests.
 #[cfg(test)]
 pub(crate) mod fixture {
     use testkit::times::millis;

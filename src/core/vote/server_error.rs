@@ -153,7 +153,6 @@ impl ServerError {
         matches!(self, Self::ScriptsDenied | Self::ScriptsUnknown)
     }
 
-    /// Returns whether only a replica gives this answer.
     pub(crate) fn is_of_replica(self) -> bool {
         matches!(self, Self::WritesRefused("MASTERDOWN" | "READONLY"))
     }

@@ -26,7 +26,6 @@ pub(crate) struct ContestPolicy {
     has_news: bool,
 }
 
-/// The way in which an attempt begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// The attempt begins after a pause in which other processes could take the lock.
@@ -100,7 +99,6 @@ impl ContestPolicy {
         }
     }
 
-    /// Notes that all masters are asked at once.
     pub(crate) fn note_all_asked(&mut self, now: LeaseTick) {
         self.ask_all_at = now + self.pauses.poll.most();
     }
@@ -125,7 +123,6 @@ impl ContestPolicy {
         }
     }
 
-    /// Returns the wait after an attempt: see [`Pauses::after`].
     pub(crate) fn after(
         &mut self,
         met: Met<'_>,
@@ -170,7 +167,6 @@ mod tests {
         policy.note_waited(Some(MasterSet::only(1)));
     }
 
-    /// Returns a history without rivals, or one with a rival.
     fn history(has_rivals: bool) -> History {
         let mut history = History::default();
         history.note(has_rivals);

@@ -48,7 +48,6 @@ impl History {
     const TWO_ATTEMPTS: (Duration, Duration) =
         (Duration::from_millis(2), Duration::from_millis(100));
 
-    /// Notes an attempt, and whether it has met a rival.
     pub(crate) fn note(&mut self, has_rival: bool) {
         self.countdown = match has_rival {
             true => Self::CALM + Self::UNTIL_CALM,
@@ -78,17 +77,14 @@ impl History {
         self.missed = self.missed.saturating_add(has_news.into());
     }
 
-    /// Returns whether the next attempt is likely to meet a rival.
     pub(crate) fn are_rivals_likely(&self) -> bool {
         self.countdown > Self::CALM
     }
 
-    /// Returns whether a waiter that has heard of a release gives way to other processes.
     pub(crate) fn waiter_gives_way(&self) -> bool {
         self.are_rivals_likely() || self.countdown == 1
     }
 
-    /// Returns whether a new call gives way to other processes.
     pub(crate) fn call_gives_way(&self) -> bool {
         self.are_rivals_likely() || self.is_probe_due
     }

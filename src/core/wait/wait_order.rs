@@ -90,7 +90,6 @@ impl WaitOrder {
         Some(next)
     }
 
-    /// Returns whether it is the turn of waiter `number`.
     pub(crate) fn contends(&self, number: u64) -> bool {
         self.contender
             .is_some_and(|(contender, _)| contender == number)

@@ -84,7 +84,6 @@ impl Denied {
         (&self.reason, took_some)
     }
 
-    /// Returns the error of a call that made one attempt.
     pub(super) fn of_one_attempt(self, request: &LockRequest) -> AcquireError {
         let now = clock::now();
         let took = self.round.as_ref().map(|round| round.elapsed(now));
@@ -115,7 +114,6 @@ impl From<Reason> for Denied {
 pub(in crate::driver) struct Deadline {
     start: LeaseTick,
     pub(super) end: Option<LeaseTick>,
-    /// The number of attempts that failed.
     failures: AtomicU32,
     /// `true` once the wait was logged, because it took longer than a TTL.
     is_logged: AtomicBool,
@@ -157,7 +155,6 @@ impl Deadline {
         clock::now().since(self.start)
     }
 
-    /// Returns `at`, or the end of the wait if the end is earlier.
     pub(in crate::driver) fn cap(&self, at: LeaseTick) -> LeaseTick {
         self.end.map_or(at, |end| end.min(at))
     }
@@ -181,7 +178,6 @@ impl Deadline {
         self.end.map(|end| end + attempt)
     }
 
-    /// Returns the error of a wait that ends with the attempt `last` at the lock of `request`.
     pub(super) fn error(&self, request: &LockRequest, last: Denied) -> AcquireError {
         let attempts = self.failures.load(Ordering::Relaxed).saturating_add(1);
         let has_given_up = self.end.is_some() && !last.reason.is_final();

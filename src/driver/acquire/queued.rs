@@ -198,7 +198,6 @@ impl<'a> QueuedWait<'a> {
         Ok(())
     }
 
-    /// Returns the identity of a new attempt.
     fn identity(&self) -> Identity {
         self.owned.owner.identity(Some(self.ticket.clone()))
     }
@@ -248,7 +247,6 @@ impl<'a> QueuedWait<'a> {
         self.ticket = Ticket::new(timestamp, self.owned.owner.id());
     }
 
-    /// Waits for the permit of the owner to make a round.
     async fn permit(&self) -> Result<SemaphorePermit<'a>, Denied> {
         /// The pause before this task checks again whether the owner has the lock.
         const LOOK: Duration = Duration::from_millis(10);

@@ -48,7 +48,6 @@ pub(crate) async fn acquire_all(
 /// The locks that are held so far: the first ones, in the order of the requests. A lock is never
 /// kept while a lock before it is missing.
 struct Prefix<'a> {
-    /// One call for each lock.
     calls: Vec<Call<'a>>,
     requests: &'a [LockRequest],
     levels: Vec<Level>,
@@ -99,7 +98,6 @@ impl<'a> Prefix<'a> {
         acquired.map(|()| self.levels)
     }
 
-    /// Makes one attempt at all locks.
     async fn try_fill(&mut self) -> Result<(), Denied> {
         let denied = self.attempt(self.requests.len(), false).await?;
         // Further ballots for one lock may have taken so long that another lock is lost by now.
@@ -107,7 +105,6 @@ impl<'a> Prefix<'a> {
         denied.map_or(Ok(()), Err)
     }
 
-    /// Acquires the missing locks.
     async fn fill(&mut self, deadline: &Deadline) -> Result<(), Denied> {
         if let Some(first) = self.requests.first() {
             first.context.check_open()?; // before a mutex is locked

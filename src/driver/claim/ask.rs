@@ -41,7 +41,6 @@ pub(crate) struct LockRequest {
 }
 
 impl LockRequest {
-    /// Reads or changes the history of the lock.
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
         self.context.history(&self.lock_id, visit)
     }
@@ -112,7 +111,6 @@ impl ClaimHandle {
         reason
     }
 
-    /// Makes a new attempt in another round.
     pub(crate) fn ask_again(&self, identity: Identity, how: Asking) {
         // The release raises the counters only to the last candidate. The command of an earlier
         // candidate may arrive after the release, so no earlier candidate may be larger than the

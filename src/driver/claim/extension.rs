@@ -55,7 +55,6 @@ impl ClaimHandle {
         self.unless_forked(|claim, step| claim.downgrade(step));
     }
 
-    /// Waits for the outcome of an extension.
     pub(crate) async fn confirm_extension(&self, round: &RoundHandle) -> Result<(), ExtendError> {
         let mut outcome = round.decided().await;
         if outcome == Outcome::NoMajority {

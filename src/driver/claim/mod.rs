@@ -81,7 +81,6 @@ impl ClaimHandle {
         RoundHandle::new(machine, round)
     }
 
-    /// Returns the votes in the newest round.
     pub(crate) fn newest_votes(&self) -> Votes {
         if self.context.is_forked() {
             return self.context.closed_votes(Verb::Extend);
@@ -104,9 +103,6 @@ impl ClaimHandle {
         self.read(|claim| claim.validity)
     }
 
-    /// Returns a lower bound of the time for which this process stood still before the lock was
-    /// lost. Returns `None` if the loss is not known to come from such a pause.
-    /// Returns the error of a lock that was lost for this `reason`.
     pub(crate) fn lost_error(&self, reason: LostReason) -> LostError {
         LostError {
             name: self.name().clone(),
@@ -200,7 +196,6 @@ impl ClaimHandle {
         }
     }
 
-    /// Counts a guard, as long as the returned value exists.
     pub(crate) fn count_guard(&self) -> Option<Counted> {
         self.context.observer().count_guard(&self.lock_id)
     }
@@ -252,7 +247,6 @@ impl ClaimHandle {
         (!self.context.is_forked()).then(|| self.step(act))
     }
 
-    /// Lets the claim in the machine take a step.
     fn step<T>(&self, act: impl FnOnce(&mut Claim, &mut Step<'_>) -> T) -> T {
         let machine = &self.context.machine;
         machine.with(|machine, now| machine.step(self.id, now, act))
@@ -308,7 +302,6 @@ impl Level {
         self.claim.leave(self.access(), watch)
     }
 
-    /// Returns whether this level shares the lock with others or excludes them.
     pub(crate) fn access(&self) -> Access {
         if self.is_shared.load(Ordering::Relaxed) {
             Access::Shared

@@ -63,7 +63,6 @@ impl LockOwner {
         })
     }
 
-    /// Returns the state that this owner has for the lock `lock_id`.
     pub(crate) fn lock(self: &Arc<Self>, lock_id: &LockId) -> Arc<OwnedLock> {
         let mut locks = self.locks.lock();
         if let Some(lock) = locks.get(lock_id).and_then(Weak::upgrade) {
@@ -128,7 +127,6 @@ impl OwnedLock {
         ClaimHandle::held(context, &self.lock_id, id)
     }
 
-    /// Returns whether the owner has a claim that it can reenter.
     pub(crate) fn is_held(&self, context: &Arc<Context>) -> bool {
         self.claim(context).is_some()
     }
@@ -139,7 +137,6 @@ impl OwnedLock {
         shielded(|| self.is_won.notify_waiters());
     }
 
-    /// Waits until the owner has a claim that it can reenter.
     pub(crate) async fn until_held(&self, context: &Arc<Context>) {
         loop {
             let mut won = pin!(self.is_won.notified());

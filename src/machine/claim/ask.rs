@@ -17,7 +17,6 @@ use crate::{
     machine::{VotesTo, round::Role},
 };
 
-/// How a round asks the masters for a lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking {
     /// The masters to ask at first. The others are asked later in the same round.
@@ -171,7 +170,6 @@ impl Claim {
         step.post(to, command, self.newest, None);
     }
 
-    /// Returns the rights that the lock needs.
     fn rights(&self) -> Rights {
         Rights::of(self.lock_id.kind(), self.holding.candidate.is_some())
     }
@@ -186,7 +184,6 @@ impl Phase {
     }
 }
 
-/// Returns a round that begins now and asks for a `lease`, and its role.
 fn acquisition(kind: LockKind, lease: Lease, step: &Step<'_>, how: Asking) -> (Round, Role) {
     let (quorum, limit) = (&step.roster.quorum, Some(lease.until()));
     let mut round = Round::open(Verb::Acquire, quorum, step.now.lease, limit);

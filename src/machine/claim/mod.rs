@@ -50,7 +50,6 @@ pub(crate) struct Claim {
     /// The masters that may have the key or the ticket because of a heal, or because of a round
     /// before the newest one.
     may_keep: MasterSet,
-    /// The number of rounds in which this claim has asked for the lock.
     pub(crate) rounds: u32,
     pub(crate) lease: Lease,
     /// The time that was left of the lease when the lock was won or last extended.
@@ -60,7 +59,6 @@ pub(crate) struct Claim {
     pub(crate) newest: RoundId,
     /// The time of the claim's timer, by which it is renewed.
     pub(in crate::machine) timer: Option<LeaseTick>,
-    /// The number of references, all of callers.
     pub(in crate::machine) refs: u32,
 }
 
@@ -101,7 +99,6 @@ struct Held {
     /// The instant on the monotonic clock until which the lock stays on the masters, even if all
     /// guards are dropped earlier.
     stays_until: Option<Tick>,
-    /// `true` once a guard has the lock.
     has_guard: bool,
     /// The hold of the first guard, if someone wants to see it.
     hold: Option<Arc<Hold>>,
@@ -220,7 +217,6 @@ impl Claim {
         }
     }
 
-    /// Sets the timer to the time of the next renewal.
     pub(in crate::machine) fn set_timer(&mut self, step: &mut Step<'_>) {
         let next = self.held().and_then(|held| held.next_look);
         if next != self.timer {

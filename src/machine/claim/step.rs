@@ -81,7 +81,6 @@ impl Step<'_> {
         self.rounds.drop(round, self.out);
     }
 
-    /// Returns the lease of a request for `ttl` that is posted in this step.
     pub(super) fn lease(&self, ttl: Ttl) -> Lease {
         Lease::new(self.now.lease, ttl, self.config.drift)
     }

@@ -142,7 +142,6 @@ struct Case {
     at: u64,
     /// The time for which the machine was suspended.
     slept: u64,
-    /// The rounds of the claim.
     rounds: Vec<RoundId>,
     kind: char,
     said: String,
@@ -292,7 +291,6 @@ impl Case {
         done
     }
 
-    /// Adds what the claim has done to the text.
     fn tell(&mut self) {
         let newest = self.machine.claim(self.id).newest;
         if self.rounds.last() != Some(&newest) {

@@ -19,7 +19,6 @@ pub(crate) struct Health {
     pub(super) known: MasterHealth,
     /// The time at which the state in `known` began.
     since: Tick,
-    /// The end of the quarantine, if there is one.
     pub(super) quarantined_until: Option<Tick>,
     errors: OutageLog,
     /// The time when bytes last came from the master.
@@ -43,7 +42,6 @@ impl Health {
         (self.known.failures, self.known.refusal) = (failures, refusal);
     }
 
-    /// Notes that the master is in this `state` now.
     pub(super) fn change(&mut self, state: MasterState, now: Tick) {
         if mem::discriminant(&self.known.state) != mem::discriminant(&state) {
             self.since = now;
@@ -67,7 +65,6 @@ impl Health {
         self.known.state == MasterState::Connected
     }
 
-    /// Returns whether the first dial is over.
     pub(super) fn is_dialled(&self) -> bool {
         self.known.state != MasterState::Connecting
     }
@@ -99,7 +96,6 @@ impl Health {
 }
 
 impl Session {
-    /// Notes and tells that the master is in this `state` now.
     pub(super) fn change_state(&mut self, cx: &mut Cx<'_>, state: MasterState) {
         self.health.change(state, cx.now.monotonic);
         cx.tell(MasterEvent::Changes);
@@ -178,7 +174,6 @@ impl Machine {
         Ok(())
     }
 
-    /// Returns what is known of the states of all masters.
     pub(crate) fn health(&self) -> Box<[Health]> {
         let sessions = self.sessions.iter();
         sessions.map(|session| session.health.clone()).collect()

@@ -23,7 +23,6 @@ pub(crate) struct Link {
     pub(crate) sent: Unanswered,
     /// The largest number of commands that may be in `sent`.
     pub(crate) window: usize,
-    /// Set once the master has answered a command.
     pub(crate) has_answered: bool,
     /// Set once the master has reported that all of its keys were deleted or replaced.
     pub(crate) is_flushed: bool,
@@ -347,7 +346,6 @@ impl Liveness {
         }
     }
 
-    /// Returns how long one command may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.limits.timeout
     }
@@ -397,7 +395,6 @@ impl Liveness {
         self.is_near = is_near;
     }
 
-    /// Returns how long the answers take.
     pub(crate) fn round_trip(&self) -> Duration {
         self.round_trip.smoothed()
     }
@@ -428,7 +425,6 @@ impl Liveness {
         None
     }
 
-    /// Returns when a deadline at `due` is judged.
     pub(crate) fn judged_at(&self, due: Tick) -> Tick {
         self.judgement
             .map_or(due, |judgement| due.max(judgement.from))

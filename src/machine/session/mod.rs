@@ -31,7 +31,6 @@ mod tests;
 
 /// The sending half of a connection. Bytes may stay in a buffer until the next poll.
 pub(crate) trait Transmit {
-    /// Sends a command.
     fn send(&mut self, request: &Request);
 
     /// Begins or ends a subscription. The master replies with a confirmation or an error, in the
@@ -103,7 +102,6 @@ pub(crate) struct Subscription {
 /// What a session sees in a step, and what it leaves. The rounds say which releases the master is
 /// owed.
 pub(crate) struct Cx<'a> {
-    /// The number of the master.
     pub(in crate::machine) master: usize,
     pub(in crate::machine) rounds: &'a Rounds,
     pub(in crate::machine) waiters: &'a mut Waiters,
@@ -222,7 +220,6 @@ impl Session {
         (self.health.is_dialled()).then(|| self.link.liveness.timeout())
     }
 
-    /// Returns whether many commands have no reply.
     pub(crate) fn is_busy(&self) -> bool {
         self.link.sent.len() > Self::FEW
     }
@@ -400,7 +397,6 @@ impl Session {
         self.link.sent.is_empty() && !self.has_backlog()
     }
 
-    /// Returns whether there is anything to send.
     fn has_backlog(&self) -> bool {
         !self.waiting.is_empty()
             || !self.late.is_empty()
@@ -525,12 +521,10 @@ fn unsent() -> Failure {
 }
 
 impl Cx<'_> {
-    /// Leaves news of the master.
     pub(crate) fn tell(&mut self, event: MasterEvent) {
         self.out.push(Effect::News(self.master, event));
     }
 
-    /// Passes on news from the master about `topic`.
     pub(crate) fn hear(&mut self, topic: &Topic) {
         (self.waiters).hear(self.master, topic, self.now.lease, self.out);
     }

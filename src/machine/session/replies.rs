@@ -15,7 +15,6 @@ use crate::{
 };
 
 impl Session {
-    /// Returns whether `vote` may say something new about the master.
     pub(in crate::machine) fn is_news(&self, vote: &SlotVote) -> bool {
         vote.vote().is_failure() || self.health.known.error.is_some()
     }

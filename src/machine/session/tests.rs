@@ -42,18 +42,13 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 const CONNECT: Duration = Duration::from_secs(1);
 const OWED: Duration = Duration::from_secs(60);
 
-/// An event on a connection, from the client or from the server.
 #[derive(Clone, Debug)]
 enum Event {
     Bytes,
     Confirm(bool),
     Message,
-    /// The server does not know the script.
     NoScript,
-    Post {
-        verb: Verb,
-        is_owed: bool,
-    },
+    Post { verb: Verb, is_owed: bool },
     Reply(&'static str),
     Subscribe,
 }

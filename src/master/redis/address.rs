@@ -37,7 +37,6 @@ pub(in crate::master) enum Address {
 /// is none.
 pub(in crate::master) type Tls = Option<Arc<ClientConfig>>;
 
-/// Opens a stream to a server.
 pub(in crate::master) type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 pub(crate) type Connecting = Pin<Box<dyn Future<Output = io::Result<Wire>> + Send>>;
 
@@ -165,7 +164,6 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Connects to one address.
 async fn connect_tcp(address: SocketAddr) -> io::Result<(TcpStream, SocketAddr)> {
     let stream = TcpStream::connect(address).await?;
     // A lock command is one small packet. The packet must not wait until there are more bytes to

@@ -44,7 +44,6 @@ pub(crate) struct RedisConnection {
     pub(super) wire: Wire,
     /// The time that the server took to answer the greeting.
     pub(crate) round_trip: Duration,
-    /// `true` if the server reports changes of keys.
     pub(crate) reports_changes: bool,
     /// This is set to the current time when bytes come from the server.
     pub(super) last_heard: Option<LastHeard>,

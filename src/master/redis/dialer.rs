@@ -31,10 +31,8 @@ use crate::{
     },
 };
 
-/// Opens connections to one server.
 pub(crate) struct Dialer {
     endpoint: Endpoint,
-    /// The name of each connection.
     name: String,
     /// The time in which a dial must be over.
     limit: Duration,

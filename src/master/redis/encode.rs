@@ -41,7 +41,6 @@ pub(super) fn encoded(
     }
 }
 
-/// Appends a native release.
 fn encode_native(native: NativeRelease, key: &[u8], token: &[u8], out: &mut Vec<u8>) {
     let [first, then]: [&[u8]; 2] = match native {
         NativeRelease::Delex => [b"*4\r\n$5\r\nDELEX\r\n", b"$4\r\nIFEQ\r\n"],

@@ -10,7 +10,6 @@ use super::address::{Address, Connect, HAS_COMMA, check_database, check_tcp};
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
 
-/// The address of a server, and the login.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     pub(in crate::master) address: Address,
@@ -23,7 +22,6 @@ pub(crate) struct Endpoint {
     process: u64,
 }
 
-/// The forms of the URLs that can be used.
 const SHAPES: &str = "it should look like redis://[user][:password@]host[:port][/db], \
                       rediss://.. for TLS, unix:///path, \
                       or redis+sentinel://host,host/service";
@@ -155,7 +153,6 @@ impl Endpoint {
         })
     }
 
-    /// Returns the [text](Address::text) of the address.
     pub(crate) fn address(&self) -> Arc<str> {
         self.address.text()
     }

@@ -18,7 +18,6 @@ use tokio::sync::watch;
 
 use crate::{clock, core::time::tick::Tick};
 
-/// The lookups of this process.
 pub(super) static LOOKUPS: Lookups = Lookups::new(
     |host| (host, 0).to_socket_addrs().map(Iterator::collect),
     clock::monotonic,

@@ -133,7 +133,6 @@ impl Sentinels {
         format!("sentinel:{}@{}", self.service, first.unwrap_or_default()).into()
     }
 
-    /// Returns the address of the Sentinel or the master at `host` and `port`.
     fn address_of(&self, host: String, port: u16) -> Address {
         Address::Tcp(host, port, self.tls.clone())
     }
@@ -220,7 +219,6 @@ impl Sentinels {
     }
 }
 
-/// Returns the error of a Sentinel that answered with `error`.
 fn refused(error: &str, text: String) -> ConnectError {
     match ServerError::of(error).is_temporary() {
         true => ConnectError::Sentinel(text),

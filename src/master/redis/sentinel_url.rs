@@ -8,7 +8,6 @@ use super::{
     sentinel::Sentinels,
 };
 
-/// The form of these URLs.
 pub(super) const SHAPE: &str = "it should look like redis+sentinel://[user][:password@]\
                                 host[:port],host[:port]/service[/db][?sentinel_user=..\
                                 &sentinel_password=..], or rediss+sentinel://.. for TLS";
@@ -74,7 +73,6 @@ fn parse_rest(
     Ok((sentinels, master.redis_settings().clone()))
 }
 
-/// Reads the host and the port of a Sentinel.
 fn sentinel(host: &str) -> Result<(String, u16), &'static str> {
     const PORT: &str = ":26379";
     let has_port = host
