@@ -319,7 +319,11 @@ impl Machine {
                 let lock = lock.clone();
                 self.out.push(Effect::Event(lock, None, What::NotKept));
             }
-            _ => {}
+            Role::Inspection(_)
+            | Role::Question
+            | Role::Release { .. }
+            | Role::Slots(_)
+            | Role::Stay(_) => {}
         }
     }
 

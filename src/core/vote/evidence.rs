@@ -176,7 +176,13 @@ impl Vote {
         match self {
             Self::Refuse(Refusal::Held { remaining, .. }) => *remaining,
             Self::Refuse(Refusal::OtherKind) | Self::Fail(_) => None,
-            Self::Grant | Self::Refuse(_) => Some(Duration::ZERO),
+            Self::Grant
+            | Self::Refuse(
+                Refusal::Gone
+                | Refusal::Queued { .. }
+                | Refusal::Skewed { .. }
+                | Refusal::Stale { .. },
+            ) => Some(Duration::ZERO),
         }
     }
 
