@@ -29,7 +29,7 @@ use crate::{
         reason::Reason,
         time::tick::LeaseTick,
         view::{MasterHealth, MasterState},
-        vote::{Verb, round::Round, votes::Votes},
+        vote::{Failure, Verb, Vote, round::CastVote, votes::Votes},
         wait::{history::History, queued::Reach},
     },
     machine::{Machine, waiters::Topic},
@@ -110,7 +110,7 @@ impl Context {
         if self.is_forked() {
             return;
         }
-        self.machine.lock(Machine::wake_all);
+        (self.machine).lock(|machine| machine.waiters.wake_all(&mut machine.out));
     }
 
     /// Waits until all releases are delivered, or until the keys that these releases delete have
@@ -179,8 +179,10 @@ impl Context {
 
     /// Returns votes in which every master has failed, for a call [after a fork](Self::is_forked).
     pub(crate) fn closed_votes(&self, verb: Verb) -> Votes {
-        let round = Round::closed(verb, self.machine.quorum(), clock::now());
-        Votes::new(self.machine.roster.clone(), round.votes().into(), verb)
+        let closed = CastVote::new(Vote::Fail(Failure::Closed), Duration::ZERO);
+        let roster = &self.machine.roster;
+        let cast = vec![Some(closed); roster.masters.len()];
+        Votes::new(roster.clone(), cast.into(), verb)
     }
 
     /// Waits for an `event` of a round, for at most the [response timeout](Self::response_timeout).

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use futures::future::select;
 
-use crate::{clock, core::time::tick::LeaseTick, driver::time, master::Shared};
+use crate::{clock, core::time::tick::LeaseTick, master::Shared};
 
 /// Renews claims when they are due, until the machine is abandoned. Renewals that are due at the
 /// same time are sent to each master in one batch. A master that hangs delays no renewal while a
@@ -13,8 +13,8 @@ pub(crate) async fn renew(machine: Arc<Shared>) {
     /// The largest number of renewals that are posted together.
     const BATCH: usize = 512;
     while let Some(due) = next_due(&machine).await {
-        if clock::now() < due {
-            let sleep = pin!(time::sleep_until(due));
+        if let Some(time) = clock::next_sleep(due) {
+            let sleep = pin!(tokio::time::sleep(time));
             // A claim that is added may be due earlier.
             select(pin!(machine.renewer.notified()), sleep).await;
             continue;

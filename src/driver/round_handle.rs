@@ -2,16 +2,12 @@
 
 use std::{
     future::poll_fn,
-    mem,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
-use slotmap::Key;
-
 use crate::{
-    clock,
     core::{
         kind::rights::Rights,
         time::tick::LeaseTick,
@@ -23,14 +19,13 @@ use crate::{
             votes::Votes,
         },
     },
-    machine::{Machine, RoundId, round::RoundEvent},
+    machine::{Machine, RoundId, out::Effect, round::RoundEvent},
     master::Shared,
 };
 
 /// A handle of a round that masters vote in.
 pub(crate) struct RoundHandle {
     shared: Arc<Shared>,
-    /// Null once the round was dropped: see [`unless_won`](Self::unless_won).
     pub(super) id: RoundId,
 }
 
@@ -48,28 +43,6 @@ impl RoundHandle {
             (outcome != Outcome::Pending).then_some(outcome)
         })
         .await
-    }
-
-    /// Waits until the outcome is certain. Returns the handle unless the round was won.
-    pub(crate) async fn unless_won(mut self) -> Option<Self> {
-        let (shared, id) = (&self.shared, &mut self.id);
-        let outcome = poll_fn(|cx| {
-            shared.poll(cx, |machine, waker| {
-                let live = machine.rounds.live(*id);
-                let outcome = live.round.outcome();
-                match outcome {
-                    Outcome::Pending => {
-                        live.wait(RoundEvent::Decided, waker);
-                        return Poll::Pending;
-                    }
-                    // Most rounds are won, and one turn less saves time.
-                    Outcome::Won => machine.drop_round(mem::take(id)),
-                    Outcome::NoMajority | Outcome::TooLate => {}
-                }
-                Poll::Ready(outcome)
-            })
-        });
-        (outcome.await != Outcome::Won).then_some(self)
     }
 
     pub(crate) async fn voted(&self, master: usize) -> Vote {
@@ -144,10 +117,10 @@ impl RoundHandle {
         self.read(Round::outcome) == Outcome::Pending
     }
 
-    pub(crate) fn record(&self, now: LeaseTick) {
-        self.shared.observer.record_round(|| {
-            let (verb, outcome) = self.read(|round| (round.verb(), round.outcome()));
-            (verb, outcome, self.elapsed(now))
+    pub(crate) fn record(&self) {
+        self.shared.with(|machine, now| {
+            let decided = Effect::decided(machine.rounds.of(self.id), now.lease);
+            machine.out.extend(decided);
         });
     }
 
@@ -161,7 +134,7 @@ impl RoundHandle {
     pub(crate) fn give_up(&self) {
         let give_up = |machine: &mut Machine| machine.rounds.live(self.id).round.give_up();
         if self.shared.lock(give_up) {
-            self.record(clock::now());
+            self.record();
         }
     }
 }
@@ -175,7 +148,7 @@ impl Clone for RoundHandle {
 
 impl Drop for RoundHandle {
     fn drop(&mut self) {
-        if !self.id.is_null() && !self.shared.home.is_parent() {
+        if !self.shared.home.is_parent() {
             self.shared.lock(|machine| machine.drop_round(self.id));
         }
     }

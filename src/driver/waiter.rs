@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, sync::Arc, task};
 use crate::{
     clock,
     core::{
-        protocol::{identity::Ticket, name::LockId},
+        protocol::name::LockId,
         time::tick::LeaseTick,
         vote::{MasterSet, round::Round},
     },
@@ -31,14 +31,6 @@ impl<'a> Waiter<'a> {
         Self::new(machine, timers, |machine, now| {
             machine.waiters.join(lock, now.lease)
         })
-    }
-
-    /// Returns a waiter for a lock with queues, which listens for calls of `ticket`. A master calls
-    /// the waiter at the head of its queue: it publishes the ticket of that waiter. The waiter
-    /// hears every call that a later request causes, unless the master refuses the subscription or
-    /// the connection breaks. After a missed call, the waiter asks again at its next poll.
-    pub(super) fn called(machine: &'a Shared, timers: &'a Timers, ticket: &Ticket) -> Self {
-        Self::for_topic(machine, timers, &Topic::Turn(ticket.clone()))
     }
 
     pub(super) fn for_topic(machine: &'a Shared, timers: &'a Timers, topic: &Topic) -> Self {
@@ -90,7 +82,9 @@ impl<'a> Waiter<'a> {
 
     pub(super) fn step_back(&mut self) {
         let id = &mut self.id;
-        self.machine.with(|machine, now| machine.step_back(id, now));
+        let step_back =
+            |it: &mut Machine, now: Now| it.waiters.step_back(id, now.lease, &mut it.out);
+        self.machine.with(step_back);
     }
 
     /// Lets changes of `key` wake this waiter, too. A master reports a change only after a command

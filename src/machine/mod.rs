@@ -268,10 +268,7 @@ impl Machine {
         if before == Outcome::Pending && live.round.outcome() != before {
             self.out.extend(Effect::decided(&live.round, now.lease));
         }
-        match live.role {
-            Role::Inspection(_) | Role::Question | Role::Release { .. } => {}
-            _ => self.follow(round, master, before, is_answer, now),
-        }
+        self.follow(round, master, before, is_answer, now);
     }
 
     /// Carries out what follows from a vote of `master`, which was counted in `round`. `before` is
@@ -445,7 +442,7 @@ impl Machine {
 
     fn post(&mut self, to: MasterSet, request: Arc<Request>, now: Now) {
         for master in 0..self.sessions.len() {
-            if !to.contains(master) || self.sessions[master].take_post(&request) {
+            if !to.contains(master) {
                 continue;
             }
             let failure = self.serve(master, now, |session, cx| session.post(cx, &request));
@@ -481,19 +478,6 @@ impl Machine {
         for session in &mut self.sessions {
             session.resubscribe(self.waiters.called());
         }
-    }
-
-    pub(crate) fn step_back(&mut self, waiter: &mut WaiterId, now: Now) {
-        self.waiters.step_back(waiter, now.lease, &mut self.out);
-    }
-
-    pub(crate) fn note_release(&mut self, lock: &LockId, now: Now) {
-        self.waiters.note_release(lock, now.lease, &mut self.out);
-    }
-
-    /// Wakes all waiters, to make them notice the close.
-    pub(crate) fn wake_all(&mut self) {
-        self.waiters.wake_all(&mut self.out);
     }
 
     pub(crate) fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {

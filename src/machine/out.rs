@@ -109,7 +109,7 @@ pub(crate) enum MasterEvent {
 }
 
 impl Effect {
-    pub(super) fn decided(round: &Round, at: LeaseTick) -> Option<Self> {
+    pub(crate) fn decided(round: &Round, at: LeaseTick) -> Option<Self> {
         IS_ON.then(|| Self::Decided(round.verb(), round.outcome(), at.since(round.start())))
     }
 }

@@ -80,11 +80,6 @@ pub(crate) enum RoundEvent {
 }
 
 impl RoundEvent {
-    /// Returns whether the event has come with the last vote.
-    fn has_come(self, round: &Round) -> bool {
-        self == Self::Voted || self.is_over(round)
-    }
-
     /// Returns whether the event has come, and cannot come again.
     fn is_over(self, round: &Round) -> bool {
         match self {
@@ -240,7 +235,7 @@ impl LiveRound {
     pub(super) fn wake_tasks(&mut self, out: &mut Vec<Effect>) {
         let mut at = 0;
         while let Some((event, _)) = self.waiting.get(at) {
-            if event.has_come(&self.round) {
+            if *event == RoundEvent::Voted || event.is_over(&self.round) {
                 out.push(Effect::Wake(self.waiting.remove(at).1));
             } else {
                 at += 1;

@@ -272,7 +272,7 @@ impl Waiters {
     /// Notes that a guard of this coordinator has just posted its release. From now on, the
     /// commands of a waiter find the lock free on every master, because they are sent after the
     /// release.
-    pub(super) fn note_release(&mut self, lock: &LockId, now: LeaseTick, out: &mut Vec<Effect>) {
+    pub(crate) fn note_release(&mut self, lock: &LockId, now: LeaseTick, out: &mut Vec<Effect>) {
         if let Some(queue) = self.of_locks.get(lock) {
             let queue = &mut self.queues[*queue];
             queue.heard.is_released = true;
@@ -281,7 +281,7 @@ impl Waiters {
     }
 
     /// Wakes all waiters, to make them notice the close.
-    pub(super) fn wake_all(&mut self, out: &mut Vec<Effect>) {
+    pub(crate) fn wake_all(&mut self, out: &mut Vec<Effect>) {
         for queue in self.queues.values_mut() {
             queue.heard.is_released = true;
             queue.wake_everyone(out);

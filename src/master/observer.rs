@@ -53,10 +53,6 @@ impl MasterObserver {
         }
     }
 
-    pub(crate) fn address(&self) -> &Arc<str> {
-        &self.address
-    }
-
     /// Logs `event`. Counts it, if it is a quarantine, or a connection after the first one. A panic
     /// of a subscriber harms nothing else.
     pub(crate) fn on(&self, event: &MasterEvent) {

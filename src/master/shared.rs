@@ -124,7 +124,7 @@ impl Shared {
     fn carry_out(&self, effect: Effect) {
         shielded(|| match effect {
             Effect::Decided(verb, outcome, time) => {
-                self.observer.record_round(|| (verb, outcome, time));
+                self.observer.record_round(verb, outcome, time);
             }
             Effect::Drop(waker) => drop(waker),
             Effect::Event(lock, hold, what) => self.observer.tell(&lock, hold.as_deref(), what),

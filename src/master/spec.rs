@@ -10,7 +10,7 @@ use super::{
     connect_error::ConnectError,
     redis::{self, MasterStream, Wire},
     shared::Shared,
-    supervisor::supervise,
+    supervisor::{Port, supervise},
 };
 #[cfg(feature = "test-util")]
 use crate::core::restart::ORIGIN_KEY;
@@ -314,7 +314,8 @@ impl MasterSpec {
             Ok(endpoint) => {
                 let limit = machine.config.connect_timeout;
                 let dialer = redis::Dialer::new(endpoint, name, limit);
-                Box::pin(supervise(dialer, machine.clone(), master))
+                let machine = machine.clone();
+                Box::pin(supervise(dialer, Port { machine, master }))
             }
             Err(_) => Box::pin(async {}),
         }

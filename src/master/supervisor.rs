@@ -34,25 +34,18 @@ use crate::{
 /// a dial that failed, and after a connection that broke within a second. After a connection that
 /// has worked for longer, the next dial comes at once, or soon if the connection was given up.
 /// Requests wait for that dial, each for at most a response timeout.
-pub(super) fn supervise(
-    dialer: Dialer,
-    machine: Arc<Shared>,
-    master: usize,
-) -> impl Future<Output = ()> + Send {
-    // The port is created outside the future, so that the session ends even if the runtime drops
-    // the future before the first poll.
-    let port = Port { machine, master };
-    async move { run(dialer, &port).await }
-}
-
-async fn run(dialer: Dialer, port: &Port) {
+///
+/// The caller creates the port, so that the session ends even if the runtime drops this future
+/// before the first poll.
+pub(super) async fn supervise(dialer: Dialer, port: Port) {
     let mut outage = Outage::default();
     loop {
-        let Some(dialled) = unless_done(port, dialer.dial(&port.machine, port.master)).await else {
+        let Some(dialled) = unless_done(&port, dialer.dial(&port.machine, port.master)).await
+        else {
             return;
         };
         let ended = match dialled {
-            Ok(dialled) => serve(dialled, &mut outage, port).await,
+            Ok(dialled) => serve(dialled, &mut outage, &port).await,
             Err(error) => Some(Ended::DialFailed(error)),
         };
         let Some(ended) = ended else {
@@ -75,7 +68,7 @@ async fn run(dialer: Dialer, port: &Port) {
         }
         let failures = outage.in_vain.saturating_sub(1);
         let pause = REDIAL.delay(failures, clock::random_u64());
-        if unless_done(port, sleep(pause)).await.is_none() {
+        if unless_done(&port, sleep(pause)).await.is_none() {
             return;
         }
     }
@@ -84,9 +77,9 @@ async fn run(dialer: Dialer, port: &Port) {
 const REDIAL: Backoff = Backoff::between(Duration::from_millis(20), Duration::from_secs(1));
 
 /// One master of a machine.
-struct Port {
-    machine: Arc<Shared>,
-    master: usize,
+pub(super) struct Port {
+    pub(super) machine: Arc<Shared>,
+    pub(super) master: usize,
 }
 
 impl Port {

@@ -1,12 +1,6 @@
 //! Log messages, spans and metrics about locks and rounds.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tracing::{Span, debug, debug_span, field, info, warn};
@@ -39,8 +33,6 @@ pub(crate) struct LockObserver {
     /// The outages in which there is no quorum. All acquisitions of a coordinator share this value,
     /// so that the log gets one warning for each outage, and not one for each lock.
     no_quorum: Mutex<OutageLog>,
-    /// Set while the log says that there is no quorum. So a usual success locks no mutex.
-    is_lacking: AtomicBool,
     // If a metric is about locks, its first label is the kind of lock.
     waits: By<By<Histogram>>,
     holds: By<By<Histogram>>,
@@ -60,7 +52,6 @@ impl LockObserver {
         Self {
             coordinator,
             no_quorum: Mutex::default(),
-            is_lacking: AtomicBool::new(false),
             waits: By::of_both(histogram, names::WAIT, kinds, ("outcome", WAITS)),
             holds: By::of_both(histogram, names::HOLD, kinds, ("end", ENDS)),
             losses: By::of_both(counter, names::LOSSES, kinds, ("reason", REASONS)),
@@ -195,13 +186,9 @@ impl LockObserver {
         }
     }
 
-    /// Records that a round is over. `look` returns its verb, its outcome and how long it took. A
-    /// round that is over without an outcome has asked only the agreed master, which refused.
-    pub(crate) fn record_round(&self, look: impl FnOnce() -> (Verb, Outcome, Duration)) {
-        if !IS_ON {
-            return;
-        }
-        let (verb, outcome, time) = look();
+    /// Records that a round is over, and how long it took. A round that is over without an outcome
+    /// has asked only the agreed master, which refused.
+    pub(crate) fn record_round(&self, verb: Verb, outcome: Outcome, time: Duration) {
         let verb = match verb {
             Verb::Acquire => "acquire",
             Verb::Extend => "extend",
@@ -244,7 +231,6 @@ impl LockObserver {
     pub(crate) fn lacks_quorum(&self, name: &str, reason: &Reason, votes: impl FnOnce() -> String) {
         let begins = self.no_quorum.lock().fails(clock::monotonic());
         if begins {
-            self.is_lacking.store(true, Ordering::Release);
             let votes = votes();
             let coordinator = self.coordinator.as_deref();
             warn!(target: LOCK, coordinator, lock = %name, %reason, %votes, "no quorum: no lock can be acquired");
@@ -253,10 +239,6 @@ impl LockObserver {
 
     /// Notes that an attempt found a quorum, which may have refused the lock.
     pub(crate) fn found_quorum(&self) {
-        if !self.is_lacking.load(Ordering::Acquire) {
-            return;
-        }
-        self.is_lacking.store(false, Ordering::Release);
         let ends = self.no_quorum.lock().works();
         if ends {
             let coordinator = self.coordinator.as_deref();

@@ -351,7 +351,7 @@ pub(super) fn token(who: char) -> Token {
 }
 
 pub(super) fn text_of(token: &Token) -> String {
-    String::from_utf8(token.bytes(&mut None).to_vec()).unwrap()
+    String::from_utf8(token.bytes().to_vec()).unwrap()
 }
 
 /// Returns the owner of this letter. Each owner is in a process of its own.

@@ -6,6 +6,8 @@ use std::{
     sync::Arc,
 };
 
+use smallvec::SmallVec;
+
 use super::identity::ClientName;
 use crate::core::{
     config_error::ConfigError,
@@ -228,39 +230,24 @@ pub fn example_keys(key_template: &str) -> Result<Vec<ExampleKey>, ConfigError> 
 ///
 /// Any client that knows a token can release the lock, so `Debug` never shows a token.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token {
-    /// The digits are in the token itself, and the name is shared. So no attempt allocates memory
-    /// for its token.
-    hex: [u8; Self::HEX],
-    client: Option<ClientName>,
-}
+pub(crate) struct Token(SmallVec<[u8; Self::MOST]>); // so no attempt allocates memory for its token
 
 impl Token {
-    const HEX: usize = 40;
-    const MOST: usize = Self::HEX + 1 + ClientName::MOST;
+    const MOST: usize = 40 + 1 + ClientName::MOST;
 
-    pub(crate) fn new(random: [u8; Self::HEX / 2], client: Option<&ClientName>) -> Self {
+    pub(crate) fn new(random: [u8; 20], client: Option<&ClientName>) -> Self {
         let digit = |half| half + if half < 10 { b'0' } else { b'a' - 10 };
-        let mut hex = [0; Self::HEX];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(random) {
-            (pair[0], pair[1]) = (digit(byte >> 4), digit(byte & 15));
+        let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
+        let mut text: SmallVec<_> = random.iter().flat_map(digits).collect();
+        if let Some(client) = client {
+            text.push(ClientName::MARK as u8);
+            text.extend_from_slice(client.as_str().as_bytes());
         }
-        let client = client.cloned();
-        Self { hex, client }
+        Self(text)
     }
 
-    /// Returns the bytes. If there is a client name, puts the bytes together in `room`.
-    pub(crate) fn bytes<'a>(&'a self, room: &'a mut Option<[u8; Self::MOST]>) -> &'a [u8] {
-        let Some(client) = &self.client else {
-            return &self.hex;
-        };
-        let client = client.as_str().as_bytes();
-        let room = room.insert([0; Self::MOST]);
-        let (hex, rest) = room.split_at_mut(Self::HEX);
-        hex.copy_from_slice(&self.hex);
-        rest[0] = ClientName::MARK as u8;
-        rest[1..=client.len()].copy_from_slice(client);
-        &room[..=Self::HEX + client.len()]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 
@@ -346,7 +333,7 @@ mod tests {
     #[test]
     fn a_token_is_hex_and_debug_does_not_show_it() {
         let token = Token::new([0xa5; 20], None);
-        assert_eq!(token.bytes(&mut None), "a5".repeat(20).as_bytes());
+        assert_eq!(token.bytes(), "a5".repeat(20).as_bytes());
         assert_eq!(format!("{token:?}"), "Token(..)");
     }
 
@@ -356,7 +343,7 @@ mod tests {
             let client = ClientName::parse(name.to_owned()).unwrap();
             let token = Token::new([0xa5; 20], Some(&client));
             let expected = format!("{}@{name}", "a5".repeat(20));
-            assert_eq!(token.bytes(&mut None), expected.as_bytes());
+            assert_eq!(token.bytes(), expected.as_bytes());
             assert_eq!(format!("{token:?}"), "Token(..)");
             assert_ne!(token, Token::new([0xa5; 20], None));
         }

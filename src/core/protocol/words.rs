@@ -243,7 +243,7 @@ impl Words<'_> {
             }),
             (Depth, ..) => number(holding.depth.into()),
             (Slot, ..) => number(holding.slot.map_or(0, vote::Slot::number).into()),
-            (By, Identity::Token(token), _) => each(token.bytes(&mut None)),
+            (By, Identity::Token(token), _) => each(token.bytes()),
             (By, Identity::Owner(by), _) => {
                 each(by.owner.as_bytes());
                 each(decimal(by.attempt, &mut [0; 20]));

@@ -3,7 +3,6 @@
 
 use std::{
     fmt,
-    iter::successors,
     ops::{BitOr, BitOrAssign, Sub},
     sync::Arc,
 };
@@ -300,11 +299,7 @@ impl MasterSet {
     }
 
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> + Clone {
-        let left = successors(Some(self), |left| {
-            Some(Self(left.0 & left.0.wrapping_sub(1)))
-        });
-        left.take_while(|left| !left.is_empty())
-            .map(|left| left.0.trailing_zeros() as usize)
+        (0..Self::MOST).filter(move |master| self.contains(*master))
     }
 }
 

@@ -5,7 +5,7 @@ use std::{iter, num::NonZeroU32, time::Duration};
 use smallvec::SmallVec;
 
 use super::{
-    Failure, MasterSet, Refusal, Slot, SlotVote, Verb, Vote,
+    MasterSet, Refusal, Slot, SlotVote, Verb, Vote,
     quorum::{Outcome, Quorum},
 };
 use crate::core::time::tick::LeaseTick;
@@ -54,15 +54,6 @@ impl Round {
             outcome: Outcome::Pending,
             queues: false,
         }
-    }
-
-    /// Returns a round in which every master has failed, because no task asks the masters.
-    pub(crate) fn closed(verb: Verb, quorum: &Quorum, start: LeaseTick) -> Self {
-        let mut round = Self::open(verb, quorum, start, None);
-        for master in quorum.masters().iter() {
-            round.count_vote(master, Vote::Fail(Failure::Closed), start);
-        }
-        round
     }
 
     /// Counts the vote of `master`. `now` must have been read after the vote came in.

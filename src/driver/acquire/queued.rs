@@ -25,7 +25,7 @@ use crate::{
         round_handle::RoundHandle,
         waiter::Waiter,
     },
-    machine::claim::ask::Asking,
+    machine::{claim::ask::Asking, waiters::Topic},
 };
 
 /// What a waiter has while it makes rounds with one claim. Dropping this value leaves the queues.
@@ -238,8 +238,13 @@ impl<'a> QueuedWait<'a> {
         self.listen()
     }
 
+    /// Returns a waiter that listens for calls of the ticket. A master calls the waiter at the head
+    /// of its queue: it publishes the ticket of that waiter. The waiter hears every call that a
+    /// later request causes, unless the master refuses the subscription or the connection breaks.
+    /// After a missed call, the waiter asks again at its next poll.
     fn listen(&self) -> Waiter<'a> {
-        Waiter::called(&self.context.machine, &self.context.timers, &self.ticket)
+        let turn = Topic::Turn(self.ticket.clone());
+        Waiter::for_topic(&self.context.machine, &self.context.timers, &turn)
     }
 
     fn draw_ticket(&mut self) {

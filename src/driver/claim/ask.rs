@@ -106,7 +106,7 @@ impl ClaimHandle {
         if reason.is_none() {
             self.step(Claim::ask_others);
         } else if round.is_pending() {
-            round.record(clock::now());
+            round.record();
         }
         reason
     }

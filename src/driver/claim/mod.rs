@@ -22,7 +22,7 @@ use crate::{
         protocol::name::LockId,
         time::tick::Tick,
         view::{LockState, LostReason},
-        vote::{Slot, Verb, round::Round, votes::Votes},
+        vote::{Slot, Verb, quorum::Outcome, round::Round, votes::Votes},
     },
     machine::{
         ClaimId,
@@ -214,7 +214,7 @@ impl ClaimHandle {
             let (round, frees) =
                 machine.step(self.id, now, |claim, step| claim.leave(step, access, watch));
             if frees && are_told {
-                machine.note_release(&self.lock_id, now);
+                (machine.waiters).note_release(&self.lock_id, now.lease, &mut machine.out);
             }
             machine.drop_claim(self.id);
             round
@@ -231,9 +231,9 @@ impl ClaimHandle {
             let votes = self.context.closed_votes(Verb::Release);
             return Err(QuorumError::new(self.name(), votes, Asked::Release));
         };
-        let Some(release) = release.unless_won().await else {
+        if release.decided().await == Outcome::Won {
             return Ok(());
-        };
+        }
         self.context.in_time(release.settled()).await; // so that the error shows every vote
         let asked = match release.read(Round::verb) {
             Verb::Extend => Asked::Keep,

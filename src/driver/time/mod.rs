@@ -119,11 +119,3 @@ impl Timers {
         select(pin!(alive.changed()), pin!(sleep)).await;
     }
 }
-
-/// Sleeps until `at` on the clock of [`clock::now`]. Only tasks on the coordinator's runtime may
-/// call this function.
-pub(crate) async fn sleep_until(at: LeaseTick) {
-    while let Some(time) = clock::next_sleep(at) {
-        tokio::time::sleep(time).await;
-    }
-}

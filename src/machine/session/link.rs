@@ -293,8 +293,6 @@ pub(crate) struct Liveness {
     /// last measurement, so that many commands in flight are measured once, or of a stall.
     measured_at: Tick,
     limits: Limits,
-    /// Set if the limits are the lowest ones, as for most masters.
-    is_near: bool,
     /// The time when the last byte came. A later send replaces this time if no other command was
     /// unanswered.
     last_byte: Tick,
@@ -335,7 +333,6 @@ impl Liveness {
             round_trip,
             measured_at: now,
             limits: response_timeout.limits(round_trip),
-            is_near: false,
             last_byte: now,
             last_reply: now,
             silence: Duration::ZERO,
@@ -387,12 +384,7 @@ impl Liveness {
     fn measure(&mut self, sent: Tick, now: Tick) {
         self.measured_at = now;
         self.round_trip.add(now.since(sent));
-        let is_near = self.round_trip.timeout() <= self.response_timeout.least();
-        if is_near && self.is_near {
-            return; // saves time
-        }
         self.limits = self.response_timeout.limits(self.round_trip);
-        self.is_near = is_near;
     }
 
     pub(crate) fn round_trip(&self) -> Duration {

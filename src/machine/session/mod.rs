@@ -137,21 +137,8 @@ impl Session {
         }
     }
 
-    /// Posts `request`, if it can wait to be sent. Returns whether it can.
+    /// Posts a request. Returns the failure if the request fails at once.
     #[inline]
-    pub(in crate::machine) fn take_post(&mut self, request: &Arc<Request>) -> bool {
-        let is_usual = self.down.is_none() && self.waiting.len() < Self::MOST_WAITING;
-        if is_usual {
-            self.waiting.push_back(request.clone());
-            if self.waiting.len() == 1 {
-                self.wake();
-            }
-        }
-        is_usual
-    }
-
-    /// Posts a request that [cannot simply wait](Self::take_post). Returns the failure if the
-    /// request fails at once.
     pub(in crate::machine) fn post(
         &mut self,
         cx: &Cx<'_>,
@@ -164,10 +151,13 @@ impl Session {
             }
             return Some(failure);
         }
-        if !cx.is_owed(request) {
+        if self.waiting.len() >= Self::MOST_WAITING && !cx.is_owed(request) {
             return Some(unsent());
         }
         self.waiting.push_back(request.clone());
+        if self.waiting.len() == 1 {
+            self.wake();
+        }
         None
     }
 

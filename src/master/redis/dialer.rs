@@ -97,7 +97,7 @@ impl Dialer {
         // the known run ids. They show a restart once the right server is met again.
         let met = machine.lock(|machine| machine.meet(master, &found.run_id));
         if let Err(other) = met {
-            let other = observers[other].address();
+            let other = &machine.roster.masters[other];
             let why = format!(
                 "it is the same server as {other}: every master must be a server of its own"
             );

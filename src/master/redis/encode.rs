@@ -24,7 +24,7 @@ pub(super) fn encoded(
     let start = scratch.len();
     let native = native.zip(command.plain_release());
     let script = if let Some((native, (key, token))) = native {
-        encode_native(native, key, token.bytes(&mut None), scratch);
+        encode_native(native, key, token.bytes(), scratch);
         None
     } else if command.tries.is_some() {
         // The text of a script that tries rights is sent each time, which is seldom.
@@ -107,14 +107,6 @@ pub(super) fn push_word(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 fn push_length(out: &mut Vec<u8>, kind: u8, length: usize) {
-    // Nearly all words are shorter than this.
-    if length < 100 {
-        let (tens, ones) = (b'0' + (length / 10) as u8, b'0' + (length % 10) as u8);
-        return match tens {
-            b'0' => out.extend_from_slice(&[kind, ones, b'\r', b'\n']),
-            _ => out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']),
-        };
-    }
     out.push(kind);
     out.extend_from_slice(decimal(length as u64, &mut [0; 20]));
     out.extend_from_slice(b"\r\n");

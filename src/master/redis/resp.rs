@@ -12,16 +12,7 @@ use std::{borrow::Cow, io};
 use crate::core::protocol::command::Reply;
 
 /// Reads the reply to a lock command.
-#[inline]
 pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {
-    match frame {
-        b"+OK\r\n" => Reply::Ok, // the usual replies
-        b":1\r\n" => Reply::Int(1),
-        _ => other_reply(frame),
-    }
-}
-
-fn other_reply(frame: &[u8]) -> Reply<'_> {
     let Some((kind, line)) = frame
         .strip_suffix(b"\r\n")
         .and_then(|line| line.split_first())
@@ -177,9 +168,6 @@ pub(super) fn no_resp(why: &str) -> io::Error {
 
 fn integer(digits: &[u8]) -> Option<i64> {
     // Nearly all replies to scripts have one digit.
-    if let [digit @ b'0'..=b'9'] = digits {
-        return Some(i64::from(digit - b'0'));
-    }
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
