@@ -32,7 +32,7 @@ use crate::{
         vote::{Failure, Verb, Vote, round::CastVote, votes::Votes},
         wait::{history::History, queued::Reach},
     },
-    machine::{Machine, waiters::Topic},
+    machine::{Machine, session::Session, waiters::Topic},
     master::{Shared, Supervisor},
     observe::LockObserver,
     panics::shielded,
@@ -64,7 +64,7 @@ impl Context {
         runtime: &Handle,
     ) -> Arc<Self> {
         let busy = machine.clone();
-        let is_busy = move || busy.lock(|machine| machine.is_busy());
+        let is_busy = move || busy.lock(|machine| machine.sessions.iter().any(Session::is_busy));
         let task = join(supervise(supervisors, is_busy), renew(machine.clone()));
         let task = async move {
             task.await;
@@ -198,18 +198,14 @@ impl Context {
     /// masters do not make calls slow. Before the first dial, returns the shortest response timeout
     /// that a master can have.
     pub(crate) fn response_timeout(&self) -> Duration {
-        self.or_least(self.machine.majority_timeout())
+        self.machine.majority_timeout()
     }
 
     /// Returns how long a waiter in the queues may be silent. The result is at least four response
     /// timeouts of the slowest master, so a waiter does not count as dead after one lost poll.
     pub(crate) fn silent_waiter_timeout(&self) -> Duration {
-        let slowest = self.or_least(self.machine.longest_timeout());
+        let slowest = self.machine.longest_timeout();
         self.config.silent_waiter_timeout.max(slowest * 4)
-    }
-
-    fn or_least(&self, timeout: Option<Duration>) -> Duration {
-        timeout.unwrap_or_else(|| self.config.response_timeout.least())
     }
 
     /// Returns when to try again after `failures` failures, according to the retry delay alone.
@@ -309,15 +305,11 @@ impl Owners {
 fn uuid(mut bytes: [u8; 16]) -> String {
     bytes[6] = bytes[6] & 0x0f | 0x40; // version 4
     bytes[8] = bytes[8] & 0x3f | 0x80; // the variant of RFC 9562
-    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
-    [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ]
-    .join("-")
+    let mut hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    for at in [8, 13, 18, 23] {
+        hex.insert(at, '-');
+    }
+    hex
 }
 
 /// Ends the timers when it is dropped.

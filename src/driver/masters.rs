@@ -25,18 +25,19 @@ impl Shared {
         &self.roster.quorum
     }
 
-    /// Returns the longest response timeout of the masters that were dialled, or `None` if none was
-    /// dialled.
-    pub(crate) fn longest_timeout(&self) -> Option<Duration> {
-        self.lock(|machine| {
+    /// Returns the longest response timeout of the masters that were dialled. If none was dialled,
+    /// returns the shortest response timeout that a master can have.
+    pub(crate) fn longest_timeout(&self) -> Duration {
+        let longest = self.lock(|machine| {
             let timeouts = machine.sessions.iter().map(Session::response_timeout);
             timeouts.flatten().max()
-        })
+        });
+        longest.unwrap_or_else(|| self.config.response_timeout.least())
     }
 
     /// Returns the time in which a majority of every set votes: the response timeout that a
     /// majority does not exceed. If no majority is connected, returns the longest response timeout.
-    pub(crate) fn majority_timeout(&self) -> Option<Duration> {
+    pub(crate) fn majority_timeout(&self) -> Duration {
         let least = self.lock(|machine| {
             let timeout = |master: usize| {
                 let session = &machine.sessions[master];
@@ -46,7 +47,7 @@ impl Shared {
             };
             self.quorum().least_of_every(timeout)
         });
-        least.or_else(|| self.longest_timeout())
+        least.unwrap_or_else(|| self.longest_timeout())
     }
 
     fn those(&self, are_so: impl Fn(&Session) -> bool) -> MasterSet {

@@ -486,11 +486,6 @@ impl Machine {
         those.map(|(master, _)| master).collect()
     }
 
-    /// Returns whether a master has many commands to answer.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.sessions.iter().any(Session::is_busy)
-    }
-
     /// Returns the masters whose first dials are not over. Each of them may take as long as the
     /// connect timeout to vote. Each of the other masters takes at most its response timeout.
     pub(crate) fn undialled(&self) -> MasterSet {

@@ -6,17 +6,7 @@ use super::command::{Command, Reply};
 use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote};
 
 impl Command {
-    #[inline]
     pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
-        match (self.verb(), reply) {
-            // Nearly all replies are these.
-            (Verb::Extend | Verb::Release, Reply::Int(1)) => SlotVote::GRANT,
-            (Verb::Acquire, Reply::Ok) if self.is_set() => SlotVote::GRANT,
-            _ => self.unusual_vote(reply),
-        }
-    }
-
-    fn unusual_vote(&self, reply: &Reply<'_>) -> SlotVote {
         if let Reply::Int(slot) = reply
             && self.is_acquisition()
             && self.lock_id.kind().spec().has_slots

@@ -188,9 +188,6 @@ impl Words<'_> {
     }
 
     pub(crate) fn argument_count(&self) -> usize {
-        if self.script.is_none() {
-            return self.words.len(); // each word of a plain command is one argument
-        }
         let mut count = 0;
         self.arguments(|_| count += 1);
         count

@@ -104,11 +104,6 @@ pub(crate) struct SlotVote {
 }
 
 impl SlotVote {
-    pub(crate) const GRANT: Self = Self {
-        other: None,
-        slot: None,
-    };
-
     pub(crate) fn new(vote: Vote, slot: Option<Slot>) -> Self {
         let other = (!vote.is_grant()).then(|| Box::new(vote));
         Self { other, slot }

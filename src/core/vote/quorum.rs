@@ -3,7 +3,7 @@
 
 use std::{
     fmt,
-    ops::{BitOr, BitOrAssign, Sub},
+    ops::{BitOr, Sub},
     sync::Arc,
 };
 
@@ -283,7 +283,7 @@ impl MasterSet {
     }
 
     pub(crate) fn insert(&mut self, master: usize) {
-        *self |= Self::only(master);
+        *self = *self | Self::only(master);
     }
 
     pub(crate) fn and(self, other: Self) -> Self {
@@ -308,12 +308,6 @@ impl BitOr for MasterSet {
 
     fn bitor(self, other: Self) -> Self {
         Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for MasterSet {
-    fn bitor_assign(&mut self, other: Self) {
-        *self = *self | other;
     }
 }
 

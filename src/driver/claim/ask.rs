@@ -18,10 +18,7 @@ use crate::{
         wait::history::History,
     },
     driver::{context::Context, round_handle::RoundHandle},
-    machine::{
-        ClaimId,
-        claim::{Claim, ask::Asking},
-    },
+    machine::claim::{Claim, ask::Asking},
 };
 
 /// A request for a lock, with all that is needed to hold the lock after it was won.
@@ -44,17 +41,6 @@ impl LockRequest {
     pub(crate) fn history<T>(&self, visit: impl FnOnce(&mut History) -> T) -> T {
         self.context.history(&self.lock_id, visit)
     }
-
-    /// Returns what an attempt with the identity `by` asks for: one level of the lock.
-    fn holding(&self, by: Identity) -> Holding {
-        Holding {
-            by,
-            depth: 1,
-            access: self.access,
-            slot: None,
-            candidate: self.is_fenced.then(|| self.context.timestamps.next()),
-        }
-    }
 }
 
 impl ClaimHandle {
@@ -69,7 +55,13 @@ impl ClaimHandle {
         queue: Option<QueueOptions>,
     ) -> Self {
         let (context, lock_id) = (&request.context, &request.lock_id);
-        let holding = request.holding(identity);
+        let holding = Holding {
+            by: identity,
+            depth: 1,
+            access: request.access,
+            slot: None,
+            candidate: request.is_fenced.then(|| context.timestamps.next()),
+        };
         let how = Asking {
             first: agreed.map_or(MasterSet::ALL, MasterSet::only),
             queue,
@@ -78,12 +70,6 @@ impl ClaimHandle {
         let id = (context.machine)
             .with(|machine, now| machine.begin(lock_id.clone(), request.ttl, holding, how, now));
         Self::new(context, lock_id, id)
-    }
-
-    /// Returns the claim `id` on the lock `lock_id`, if the lock is held.
-    pub(super) fn held(context: &Arc<Context>, lock_id: &LockId, id: ClaimId) -> Option<Self> {
-        let is_held = (context.machine).with(|machine, now| machine.share_held(id, now));
-        is_held.then(|| Self::new(context, lock_id, id))
     }
 
     /// Waits for the answer of the `agreed` master, unless it takes longer than a majority does. If

@@ -124,7 +124,8 @@ impl OwnedLock {
     /// alive and the lock is not lost.
     pub(crate) fn claim(&self, context: &Arc<Context>) -> Option<ClaimHandle> {
         let id = (*self.claim.lock())?;
-        ClaimHandle::held(context, &self.lock_id, id)
+        let is_held = (context.machine).with(|machine, now| machine.share_held(id, now));
+        is_held.then(|| ClaimHandle::new(context, &self.lock_id, id))
     }
 
     pub(crate) fn is_held(&self, context: &Arc<Context>) -> bool {

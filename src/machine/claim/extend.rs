@@ -274,7 +274,7 @@ impl Claim {
             return;
         }
         self.last_until(step.expiry(heal.ttl));
-        self.may_keep |= lack;
+        self.may_keep = self.may_keep | lack;
         let action = Action::Heal(self.holding.clone(), heal.ttl);
         step.post(lack, self.command(action), round, Some(heal));
     }

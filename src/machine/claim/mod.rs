@@ -282,9 +282,9 @@ impl Claim {
     /// Opens a round, and makes it the newest one. Notes which masters may have the key or the
     /// ticket because of the round before.
     fn open(&mut self, round: Round, role: Role, step: &mut Step<'_>) {
-        self.may_keep |= step.rounds.of(self.newest).may_keep();
+        self.may_keep = self.may_keep | step.rounds.of(self.newest).may_keep();
         let before = mem::replace(&mut self.newest, step.rounds.open(round, role));
-        step.drop_round(before);
+        step.rounds.drop(before, step.out);
     }
 
     fn add_level(&mut self, access: Access) {

@@ -77,10 +77,6 @@ impl Step<'_> {
         Votes::new(self.roster.clone(), round.votes().into(), round.verb())
     }
 
-    pub(super) fn drop_round(&mut self, round: RoundId) {
-        self.rounds.drop(round, self.out);
-    }
-
     pub(super) fn lease(&self, ttl: Ttl) -> Lease {
         Lease::new(self.now.lease, ttl, self.config.drift)
     }

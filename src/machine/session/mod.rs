@@ -223,7 +223,11 @@ impl Session {
         loss: Option<DataLoss>,
         reports_changes: bool,
     ) {
-        self.quarantine(cx, loss);
+        let now = cx.now.monotonic;
+        (self.health.quarantined_until).take_if(|until| *until <= now);
+        if let Some(loss) = loss {
+            self.begin_quarantine(cx, loss);
+        }
         self.health.change(MasterState::Connected, cx.now.monotonic);
         self.health.known.round_trip = Some(round_trip);
         self.health.last_heard = Some(cx.now.monotonic);
