@@ -86,19 +86,7 @@ pub(crate) struct FrameScan {
 impl FrameScan {
     /// Returns the length of the reply at the start of `bytes`, or `None` if it is incomplete. The
     /// next call gets the same bytes, followed by the bytes that came since.
-    #[inline]
     pub(crate) fn length(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
-        match bytes {
-            // The usual replies to lock commands are recognized at once.
-            [b':', _, b'\r', b'\n', ..] => Ok(Some(4)),
-            [b'+', b'O', b'K', b'\r', b'\n', ..] | [b'$', b'-', b'1', b'\r', b'\n', ..] => {
-                Ok(Some(5))
-            }
-            _ => self.length_of_other(bytes),
-        }
-    }
-
-    fn length_of_other(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         while self.at == 0 || self.values > 0 {
             let Some((kind, line, next)) = self.take_line(bytes) else {
                 return Ok(None);
