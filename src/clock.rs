@@ -15,7 +15,7 @@ use std::{
 
 use parking_lot::Mutex;
 
-use crate::core::time::tick::{LeaseTick, Tick};
+use crate::core::time::{LeaseTick, Tick};
 #[cfg(test)]
 use crate::sim::Process;
 

@@ -6,10 +6,7 @@ use super::{
     config_error::{ConfigError, shown},
     protocol::{identity::ClientName, name::KeyTemplate},
     restart::Quarantine,
-    time::{
-        Backoff, ResponseTimeout,
-        lease::{Drift, Renewal, Ttl},
-    },
+    time::{Backoff, Drift, Renewal, ResponseTimeout, Ttl},
 };
 
 /// The settings of a coordinator. Each was checked when it was set.

@@ -14,7 +14,7 @@ use crate::{
     clock,
     core::{
         hash::rank,
-        vote::{MasterSet, quorum::Quorum},
+        vote::{MasterSet, Quorum},
     },
     machine::session::Session,
     master::{Shared, Supervisor},

@@ -4,7 +4,7 @@ use std::{pin::pin, sync::Arc};
 
 use futures::future::select;
 
-use crate::{clock, core::time::tick::LeaseTick, master::Shared};
+use crate::{clock, core::time::LeaseTick, master::Shared};
 
 /// Renews claims when they are due, until the machine is abandoned. Renewals that are due at the
 /// same time are sent to each master in one batch. A master that hangs delays no renewal while a

@@ -9,15 +9,10 @@ use std::{
 
 use crate::{
     core::{
-        kind::rights::Rights,
-        time::tick::LeaseTick,
+        kind::Rights,
+        time::LeaseTick,
         view::inspection::Seen,
-        vote::{
-            MasterSet, Vote,
-            quorum::Outcome,
-            round::{CastVote, Round},
-            votes::Votes,
-        },
+        vote::{CastVote, MasterSet, Outcome, Round, Vote, Votes},
     },
     machine::{Machine, RoundId, out::Effect, round::RoundEvent},
     master::Shared,

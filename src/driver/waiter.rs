@@ -5,9 +5,9 @@ use std::{ops::ControlFlow, sync::Arc, task};
 use crate::{
     clock,
     core::{
-        protocol::name::LockId,
-        time::tick::LeaseTick,
-        vote::{MasterSet, round::Round},
+        protocol::LockId,
+        time::LeaseTick,
+        vote::{MasterSet, Round},
     },
     driver::{round_handle::RoundHandle, time::Timers},
     machine::{

@@ -6,17 +6,13 @@ use super::{ClaimId, Machine, Now, RoundId, VotesTo, claim::ask::Asking, round::
 use crate::core::{
     config::Config,
     kind::LockKind,
-    protocol::command::{
+    protocol::{
         Command,
-        fixture::{holding, lock_id},
+        command::fixture::{holding, lock_id},
     },
     restart::Quarantine,
-    time::{
-        ResponseTimeout,
-        lease::{Drift, Ttl},
-        tick::Tick,
-    },
-    vote::{MasterSet, Refusal, Verb, Vote, round::Round},
+    time::{Drift, ResponseTimeout, Tick, Ttl},
+    vote::{MasterSet, Refusal, Round, Verb, Vote},
 };
 
 /// Returns settings with this response timeout, and without drift.

@@ -25,20 +25,10 @@ use self::{
 use crate::{
     core::{
         config::Config,
-        protocol::{
-            command::{Command, Holding, Reply},
-            name::LockId,
-        },
-        time::{
-            lease::Ttl,
-            tick::{LeaseTick, Tick},
-        },
+        protocol::{Command, Holding, LockId, Reply},
+        time::{LeaseTick, Tick, Ttl},
         view::{MasterHealth, MasterState},
-        vote::{
-            MasterSet, SlotVote, Verb, Vote, outcome_word,
-            quorum::{Outcome, Roster},
-            round::Round,
-        },
+        vote::{MasterSet, Outcome, Roster, Round, SlotVote, Verb, Vote, outcome_word},
     },
     meter::IS_ON,
 };

@@ -12,11 +12,11 @@ use tracing::Span;
 
 use crate::{
     core::{
-        kind::script::Script,
-        protocol::{command::Command, name::LockId, words::NativeRelease},
-        time::tick::{LeaseTick, Tick},
+        kind::Script,
+        protocol::{Command, LockId, NativeRelease},
+        time::{LeaseTick, Tick},
         view::LostReason,
-        vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{Outcome, Round, Verb, Votes},
     },
     machine::{RoundId, VotesTo},
     meter::IS_ON,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{ClaimId, out::Effect};
-use crate::core::time::tick::LeaseTick;
+use crate::core::time::LeaseTick;
 
 #[derive(Debug, Default)]
 pub(crate) struct Renewals {

@@ -3,8 +3,8 @@
 use std::mem;
 
 use crate::core::{
-    kind::rights::Rights,
-    vote::{Verb, Vote, round::Round},
+    kind::Rights,
+    vote::{Round, Verb, Vote},
 };
 
 /// The rights that locks of a coordinator have needed so far. The first acquisitions of each kind

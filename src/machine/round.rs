@@ -10,10 +10,10 @@ use super::{
     out::{Effect, Request, Spare, boxed, keep},
 };
 use crate::core::{
-    protocol::{command::Command, name::LockId},
-    time::{lease::Ttl, tick::Tick},
+    protocol::{Command, LockId},
+    time::{Tick, Ttl},
     view::inspection::Seen,
-    vote::{MasterSet, SlotVote, Vote, quorum::Outcome, round::Round},
+    vote::{MasterSet, Outcome, Round, SlotVote, Vote},
 };
 
 #[derive(Default)]

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use super::{ClaimId, out::Effect};
 use crate::core::{
-    protocol::{identity::Ticket, name::LockId},
-    time::tick::LeaseTick,
+    protocol::{LockId, Ticket},
+    time::LeaseTick,
     vote::MasterSet,
     wait::wait_order::WaitOrder,
 };

@@ -11,7 +11,7 @@ use std::{
 use parking_lot::Mutex;
 
 use super::connect_error::ConnectError;
-use crate::core::time::tick::Tick;
+use crate::core::time::Tick;
 #[cfg(test)]
 use crate::sim::Process;
 

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use super::observer::MasterObserver;
 use crate::{
     clock,
-    core::{config::Config, time::tick::Tick, view::MasterHealth, vote::quorum::Roster},
+    core::{config::Config, time::Tick, view::MasterHealth, vote::Roster},
     home::HomeProcess,
     machine::{
         Machine, Now,

@@ -20,7 +20,7 @@ use crate::{
     clock,
     core::{
         restart::DataLoss,
-        time::{Backoff, tick::Tick},
+        time::{Backoff, Tick},
     },
     machine::{
         out::MasterEvent,

@@ -10,11 +10,11 @@ use crate::{
     core::{
         error::AcquireError,
         kind::LockKind,
-        protocol::name::LockId,
+        protocol::LockId,
         reason::Reason,
-        time::{OutageLog, rounded, tick::Tick},
+        time::{OutageLog, Tick, rounded},
         view::LostReason,
-        vote::{Slot, Verb, quorum::Outcome},
+        vote::{Outcome, Slot, Verb},
     },
     machine::{
         RoundId,

@@ -1,9 +1,9 @@
 //! The fair lock: the hash of a reentrant lock, and a queue of tickets on each master.
 
 use super::{
-    Spec,
+    Script, Spec,
     companion::{Companion, DEADLINES},
-    script::{Script, lua, releases, script, script_with_companions},
+    script::{lua, releases, script, script_with_companions},
 };
 
 pub(super) static SPEC: Spec = Spec {

@@ -19,6 +19,9 @@ pub(crate) mod rights;
 pub(crate) mod script;
 pub(crate) mod semaphore;
 
+pub(crate) use rights::Rights;
+pub(crate) use script::Script;
+
 /// Calls the macro `$make` with all rows of the table. A row has the name of the kind, then its
 /// module.
 macro_rules! kinds {

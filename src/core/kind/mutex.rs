@@ -1,8 +1,8 @@
 //! The mutex: a string that holds the token of an attempt, as in most Redlock libraries.
 
 use super::{
-    Spec,
-    script::{Script, lua, releases, script},
+    Script, Spec,
+    script::{lua, releases, script},
 };
 
 pub(super) static SPEC: Spec = Spec {

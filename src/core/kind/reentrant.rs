@@ -1,8 +1,8 @@
 //! The reentrant lock: a hash with the depth of its owner, which Redisson can read.
 
 use super::{
-    Spec,
-    script::{Script, lua, releases, script},
+    Script, Spec,
+    script::{lua, releases, script},
 };
 
 pub(super) static SPEC: Spec = Spec {

@@ -2,9 +2,9 @@
 //! master.
 
 use super::{
-    Spec,
+    Script, Spec,
     companion::{Companion, DEADLINES},
-    script::{Script, lua, releases, script, script_with_companions},
+    script::{lua, releases, script, script_with_companions},
 };
 
 pub(super) static SPEC: Spec = Spec {

@@ -5,13 +5,10 @@
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
-use super::{
-    identity::{Identity, QueueOptions},
-    name::LockId,
-};
+use super::{Identity, LockId, QueueOptions};
 use crate::core::{
-    kind::{Access, rights::Rights},
-    time::lease::Ttl,
+    kind::{Access, Rights},
+    time::Ttl,
     vote::{Slot, Verb},
 };
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use super::identity::is_name;
-use crate::core::{hash::hash, time::lease::Ttl};
+use crate::core::{hash::hash, time::Ttl};
 
 /// What the name of a connection says about its program. Every connection to a Redis master has
 /// such a name, so `CLIENT LIST` shows which programs use a master, and how.

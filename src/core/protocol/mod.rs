@@ -7,3 +7,8 @@ pub(crate) mod identity;
 pub(crate) mod name;
 pub(crate) mod reply;
 pub(crate) mod words;
+
+pub(crate) use command::{Action, Command, Holding, Reply};
+pub(crate) use identity::{Identity, QueueOptions, Ticket};
+pub(crate) use name::LockId;
+pub(crate) use words::NativeRelease;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::command::{Command, Reply};
+use super::{Command, Reply};
 use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote};
 
 impl Command {

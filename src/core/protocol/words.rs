@@ -4,16 +4,14 @@
 use std::iter;
 
 use super::{
-    command::{Action, Command, Holding, Reply},
-    identity::{Identity, QueueOptions, whole_millis},
-    name::Token,
+    Action, Command, Holding, Identity, QueueOptions, Reply, identity::whole_millis, name::Token,
 };
 use crate::core::{
     kind::{
-        self, LockKind,
+        self, LockKind, Script,
         companion::{CHANNEL, Companion, FENCE},
         fair, mutex, read_write, reentrant,
-        script::{BREAK, INSPECT, Script},
+        script::{BREAK, INSPECT},
         semaphore,
     },
     time::lease::CLOCK_WINDOW,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, tick::LeaseTick};
+use super::{Backoff, LeaseTick};
 use crate::core::config_error::ConfigError;
 
 /// The largest allowed difference between the rates of clocks while a lock is held.

@@ -2,10 +2,11 @@
 
 use std::{mem, time::Duration};
 
-use tick::Tick;
-
 pub(crate) mod lease;
 pub(crate) mod tick;
+
+pub(crate) use lease::{Drift, Lease, Renewal, Ttl};
+pub(crate) use tick::{LeaseTick, Tick};
 
 /// Returns a measured time for a text: in whole milliseconds, or microseconds if it is shorter.
 pub(crate) fn rounded(time: Duration) -> Duration {

@@ -5,11 +5,11 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 use crate::core::{
     kind::LockKind,
     protocol::{
-        identity::{ClientName, Ticket, is_name},
-        name::LockId,
+        LockId, Ticket,
+        identity::{ClientName, is_name},
         reply,
     },
-    vote::{MasterSet, quorum::Quorum, votes::Votes},
+    vote::{MasterSet, Quorum, Votes},
 };
 
 /// The holders and the waiters of a lock, as the masters reported them to

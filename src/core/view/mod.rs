@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::core::vote::quorum::{Membership, Roster};
+use crate::core::vote::{Roster, quorum::Membership};
 
 pub(crate) mod inspection;
 

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use super::{
-    Failure, MasterSet, Refusal, Vote, quorum::Outcome, round::Round, server_error::ServerError,
-};
+use super::{Failure, MasterSet, Outcome, Refusal, Round, ServerError, Vote};
 use crate::core::reason::Reason;
 
 impl Round {

@@ -8,7 +8,10 @@ pub(crate) mod round;
 pub(crate) mod server_error;
 pub(crate) mod votes;
 
-pub(crate) use quorum::MasterSet;
+pub(crate) use quorum::{MasterSet, Outcome, Quorum, Roster};
+pub(crate) use round::{CastVote, Round};
+pub(crate) use server_error::ServerError;
+pub(crate) use votes::Votes;
 
 use crate::core::time::rounded;
 

@@ -4,11 +4,8 @@ use std::{iter, num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{
-    MasterSet, Refusal, Slot, SlotVote, Verb, Vote,
-    quorum::{Outcome, Quorum},
-};
-use crate::core::time::tick::LeaseTick;
+use super::{MasterSet, Outcome, Quorum, Refusal, Slot, SlotVote, Verb, Vote};
+use crate::core::time::LeaseTick;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
 /// possible.

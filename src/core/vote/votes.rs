@@ -2,11 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{
-    Failure, MasterSet, Verb, Vote,
-    quorum::{Roster, Tally},
-    round::CastVote,
-};
+use super::{CastVote, Failure, MasterSet, Roster, Verb, Vote, quorum::Tally};
 
 /// The votes of all masters in one round, in the order in which the masters were configured.
 ///

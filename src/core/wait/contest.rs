@@ -7,8 +7,11 @@ use super::{
     history::History,
     pauses::{Met, Pace, Pauses, Wait},
 };
-use crate::core::time::Backoff;
-use crate::core::{reason::Reason, time::tick::LeaseTick, vote::MasterSet};
+use crate::core::{
+    reason::Reason,
+    time::{Backoff, LeaseTick},
+    vote::MasterSet,
+};
 
 /// A waiter for a lock without queues on the masters. The driver tells the waiter when it has its
 /// turn, when its attempt was denied, and when there is news of the lock.

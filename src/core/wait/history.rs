@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::contest::Start;
-use crate::core::time::tick::LeaseTick;
+use crate::core::time::LeaseTick;
 
 /// What this process has found out by its attempts at one lock. A rival is a client of another
 /// process that asks for the lock at the same moment, or that asked just before.

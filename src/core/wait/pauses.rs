@@ -4,7 +4,7 @@ use std::{mem, time::Duration};
 
 use crate::core::{
     reason::Reason,
-    time::{Backoff, tick::LeaseTick},
+    time::{Backoff, LeaseTick},
 };
 
 /// The waits of one waiter between its attempts.

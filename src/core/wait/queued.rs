@@ -4,12 +4,11 @@
 use std::time::Duration;
 
 use super::pauses::{Pace, Pauses, Wait};
-use crate::core::time::Backoff;
 use crate::core::{
-    protocol::identity::QueueOptions,
+    protocol::QueueOptions,
     reason::Reason,
-    time::tick::LeaseTick,
-    vote::{Vote, round::Round},
+    time::{Backoff, LeaseTick},
+    vote::{Round, Vote},
 };
 
 /// A waiter for a lock with queues, from its first round to its last one. The driver tells the

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use crate::core::time::tick::LeaseTick;
+use crate::core::time::LeaseTick;
 
 /// The waiters of this process for one lock. They contend on the masters one at a time, in the
 /// order in which they came.

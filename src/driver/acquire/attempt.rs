@@ -7,13 +7,9 @@ use crate::{
     clock,
     core::{
         error::{Asked, ExtendError},
-        protocol::{
-            command::{Action, Command, MORE_BALLOTS},
-            identity::{Identity, Ticket},
-            name::Token,
-        },
+        protocol::{Action, Command, Identity, Ticket, command::MORE_BALLOTS, name::Token},
         reason::Reason,
-        vote::{Vote, quorum::Outcome, round::Round},
+        vote::{Outcome, Round, Vote},
     },
     driver::claim::{ClaimHandle, Level, ask::LockRequest, owned_lock::OwnedLock},
 };

@@ -11,8 +11,8 @@ use crate::{
     clock,
     core::{
         reason::Reason,
-        time::tick::LeaseTick,
-        vote::{MasterSet, Vote, round::Round},
+        time::LeaseTick,
+        vote::{MasterSet, Round, Vote},
         wait::contest::{ContestPolicy, Start},
     },
     driver::{

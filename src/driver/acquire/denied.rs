@@ -9,10 +9,10 @@ use crate::{
     clock,
     core::{
         error::AcquireError,
-        kind::rights::Rights,
+        kind::Rights,
         reason::Reason,
-        time::tick::LeaseTick,
-        vote::{MasterSet, quorum::Outcome, round::Round},
+        time::LeaseTick,
+        vote::{MasterSet, Outcome, Round},
         wait::{pauses::Met, queued::Reach},
     },
     driver::{claim::ask::LockRequest, round_handle::RoundHandle},

@@ -15,7 +15,7 @@ use tracing::{Instrument, Span};
 
 use super::claim::{Level, ask::LockRequest, owned_lock::LockOwner};
 use crate::{
-    core::{error::AcquireError, time::tick::Tick},
+    core::{error::AcquireError, time::Tick},
     observe::now_if_metered,
 };
 use attempt::{attempt, reenter};

@@ -14,9 +14,9 @@ use crate::{
     clock,
     core::{
         kind::Access,
-        protocol::identity::{Identity, Ticket},
+        protocol::{Identity, Ticket},
         reason::Reason,
-        vote::{MasterSet, Vote, quorum::Outcome, round::Round},
+        vote::{MasterSet, Outcome, Round, Vote},
         wait::queued::QueuePolicy,
     },
     driver::{

@@ -15,10 +15,7 @@ use super::{
 };
 use crate::{
     clock,
-    core::{
-        error::AcquireError, reason::Reason, time::tick::LeaseTick, view::LockState,
-        vote::quorum::Outcome,
-    },
+    core::{error::AcquireError, reason::Reason, time::LeaseTick, view::LockState, vote::Outcome},
     driver::claim::{Level, ask::LockRequest},
 };
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{attempt::attempt, denied::Denied};
 use crate::{
     clock,
-    core::{protocol::identity::QueueOptions, reason::Reason, vote::round::Round},
+    core::{protocol::QueueOptions, reason::Reason, vote::Round},
     driver::{
         claim::{ClaimHandle, Level, ask::LockRequest},
         context::Context,

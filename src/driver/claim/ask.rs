@@ -7,14 +7,10 @@ use crate::{
     clock,
     core::{
         kind::Access,
-        protocol::{
-            command::{Holding, MORE_BALLOTS},
-            identity::{Identity, QueueOptions},
-            name::LockId,
-        },
+        protocol::{Holding, Identity, LockId, QueueOptions, command::MORE_BALLOTS},
         reason::Reason,
-        time::lease::{CLOCK_WINDOW, Renewal, Ttl},
-        vote::{MasterSet, Refusal, Vote, quorum::Outcome, round::Round},
+        time::{Renewal, Ttl, lease::CLOCK_WINDOW},
+        vote::{MasterSet, Outcome, Refusal, Round, Vote},
         wait::history::History,
     },
     driver::{context::Context, round_handle::RoundHandle},

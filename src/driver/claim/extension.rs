@@ -7,7 +7,7 @@ use crate::{
     core::{
         error::{Asked, ExtendError, QuorumError},
         reason::Reason,
-        vote::{Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{Outcome, Round, Verb, Votes},
     },
     driver::round_handle::RoundHandle,
 };

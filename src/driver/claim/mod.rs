@@ -19,10 +19,10 @@ use crate::{
     core::{
         error::{Asked, LostError, QuorumError},
         kind::{Access, LockKind},
-        protocol::name::LockId,
-        time::tick::Tick,
+        protocol::LockId,
+        time::Tick,
         view::{LockState, LostReason},
-        vote::{Slot, Verb, quorum::Outcome, round::Round, votes::Votes},
+        vote::{Outcome, Round, Slot, Verb, Votes},
     },
     machine::{
         ClaimId,

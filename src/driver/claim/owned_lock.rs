@@ -17,11 +17,8 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use super::ClaimHandle;
 use crate::{
     core::{
-        protocol::{
-            identity::{Identity, OwnerAttempt, Ticket},
-            name::LockId,
-        },
-        time::tick::LeaseTick,
+        protocol::{Identity, LockId, Ticket, identity::OwnerAttempt},
+        time::LeaseTick,
     },
     driver::{context::Context, time::Timers},
     home::HomeProcess,

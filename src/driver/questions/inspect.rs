@@ -6,12 +6,9 @@ use crate::{
     core::{
         config_error::ConfigError,
         error::{AskError, Asked, QuorumError},
-        protocol::{
-            command::{Action, Command},
-            name::LockId,
-        },
+        protocol::{Action, Command, LockId},
         view::inspection::{self, Inspection},
-        vote::{quorum::Outcome, round::Round, votes::Votes},
+        vote::{Outcome, Round, Votes},
     },
     driver::context::Context,
 };

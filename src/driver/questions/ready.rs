@@ -5,13 +5,8 @@ use std::time::Duration;
 use crate::{
     clock,
     core::{
-        protocol::command::{Action, Command},
-        vote::{
-            Failure, Verb, Vote,
-            round::{CastVote, Round},
-            server_error::ServerError,
-            votes::Votes,
-        },
+        protocol::{Action, Command},
+        vote::{CastVote, Failure, Round, ServerError, Verb, Vote, Votes},
     },
     driver::{acquire::denied::Deadline, context::Context},
     machine::Machine,

@@ -11,7 +11,7 @@ use std::{
 use futures::future::{Either, select};
 use tokio::{runtime::Handle, sync::watch};
 
-use crate::{clock, core::time::tick::LeaseTick, home::HomeProcess, panics::caught};
+use crate::{clock, core::time::LeaseTick, home::HomeProcess, panics::caught};
 
 /// Timers on the runtime of a coordinator, for futures that another executor may poll, or that
 /// outlive the runtime. In both cases, tokio's own sleeps would panic.

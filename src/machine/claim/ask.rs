@@ -5,14 +5,10 @@ use std::{mem, time::Duration};
 use super::{Claim, Held, Phase, step::Step};
 use crate::{
     core::{
-        kind::{Access, LockKind, rights::Rights},
-        protocol::{
-            command::{Action, Holding},
-            identity::{Identity, QueueOptions},
-            name::LockId,
-        },
-        time::lease::{Lease, Ttl},
-        vote::{MasterSet, Verb, quorum::Outcome, round::Round},
+        kind::{Access, LockKind, Rights},
+        protocol::{Action, Holding, Identity, LockId, QueueOptions},
+        time::{Lease, Ttl},
+        vote::{MasterSet, Outcome, Round, Verb},
     },
     machine::{VotesTo, round::Role},
 };

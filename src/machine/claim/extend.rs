@@ -7,14 +7,11 @@ use super::{Claim, Phase, has_failed, step::Step};
 use crate::{
     core::{
         kind::Access,
-        protocol::command::Action,
+        protocol::Action,
         reason::Reason,
-        time::{
-            lease::{Lease, Renewal, RenewalPlan, Ttl},
-            tick::LeaseTick,
-        },
+        time::{Lease, LeaseTick, Renewal, Ttl, lease::RenewalPlan},
         view::LostReason,
-        vote::{MasterSet, Verb, Vote, quorum::Outcome, round::Round},
+        vote::{MasterSet, Outcome, Round, Verb, Vote},
     },
     machine::{
         ClaimId, RoundId,

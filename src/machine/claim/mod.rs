@@ -12,17 +12,10 @@ use super::{
 };
 use crate::core::{
     kind::Access,
-    protocol::{
-        command::{Action, Command, Holding},
-        identity::QueueOptions,
-        name::LockId,
-    },
-    time::{
-        lease::{Lease, RenewalPlan, Ttl},
-        tick::{LeaseTick, Tick},
-    },
+    protocol::{Action, Command, Holding, LockId, QueueOptions},
+    time::{Lease, LeaseTick, Tick, Ttl, lease::RenewalPlan},
     view::{LockState, LostReason},
-    vote::{MasterSet, quorum::Outcome, round::Round},
+    vote::{MasterSet, Outcome, Round},
 };
 
 pub(crate) mod ask;

@@ -5,17 +5,9 @@ use std::sync::Arc;
 use crate::{
     core::{
         config::Config,
-        protocol::command::Command,
-        time::{
-            lease::{Lease, Ttl},
-            tick::Tick,
-        },
-        vote::{
-            MasterSet,
-            quorum::{Outcome, Roster},
-            round::Round,
-            votes::Votes,
-        },
+        protocol::Command,
+        time::{Lease, Tick, Ttl},
+        vote::{MasterSet, Outcome, Roster, Round, Votes},
     },
     machine::{
         ClaimId, Now, RoundId, VotesTo,

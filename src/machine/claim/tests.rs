@@ -7,20 +7,18 @@ use std::sync::Arc;
 use testkit::times::millis;
 
 use super::{ask::Asking, *};
-use crate::core::{
-    kind::LockKind,
-    protocol::{
-        command::fixture::lock_id,
-        identity::{Identity, OwnerAttempt, QueueOptions, Ticket},
-        name::Token,
+use crate::{
+    core::{
+        kind::LockKind,
+        protocol::{
+            Identity, QueueOptions, Ticket, command::fixture::lock_id, identity::OwnerAttempt,
+            name::Token,
+        },
+        time::{Drift, Renewal},
+        vote::{Failure, Quorum, Refusal, Roster, Slot, SlotVote, Vote},
     },
-    time::lease::{Drift, Renewal},
-    vote::{
-        Failure, Refusal, Slot, SlotVote, Vote,
-        quorum::{Quorum, Roster},
-    },
+    machine::{ClaimId, Machine, Now, VotesTo, fixture::config},
 };
-use crate::machine::{ClaimId, Machine, Now, VotesTo, fixture::config};
 
 /// The transitions. A line has what happens, and then what the claim does.
 ///

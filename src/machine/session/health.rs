@@ -6,7 +6,7 @@ use super::{Cx, Session};
 use crate::{
     core::{
         restart::{DataLoss, Sign},
-        time::{OutageLog, tick::Tick},
+        time::{OutageLog, Tick},
         view::{DialRefusal, MasterHealth, MasterState},
     },
     machine::{Machine, out::MasterEvent},

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 use crate::{
     core::{
         config::Config,
-        time::{Limits, ResponseTimeout, RoundTrip, tick::Tick},
+        time::{Limits, ResponseTimeout, RoundTrip, Tick},
         vote::Verb,
     },
     machine::out::Request,

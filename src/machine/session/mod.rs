@@ -15,11 +15,11 @@ use super::{
 };
 use crate::core::{
     config::Config,
-    protocol::identity::Ticket,
+    protocol::Ticket,
     restart::DataLoss,
-    time::{rounded, tick::Tick},
+    time::{Tick, rounded},
     view::{MasterHealth, MasterState},
-    vote::{Failure, SlotVote, Vote, server_error::ServerError},
+    vote::{Failure, ServerError, SlotVote, Vote},
 };
 
 pub(crate) mod health;

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Duration};
 
 use super::Cx;
 use crate::{
-    core::time::{Backoff, tick::Tick},
+    core::time::{Backoff, Tick},
     machine::out::Request,
 };
 

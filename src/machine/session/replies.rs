@@ -5,11 +5,11 @@ use std::{mem, sync::Arc};
 use super::{Cx, Session, link::Item};
 use crate::{
     core::{
-        protocol::command::Reply,
+        protocol::Reply,
         restart::Quarantine,
-        time::tick::Tick,
+        time::Tick,
         view::MasterState,
-        vote::{Failure, SlotVote, Verb, Vote, server_error::ServerError},
+        vote::{Failure, ServerError, SlotVote, Verb, Vote},
     },
     machine::out::{MasterEvent, Request},
 };

@@ -17,16 +17,10 @@ use crate::{
     clock::{monotonic, random_u64, tests::ByHand},
     core::{
         kind::{Access, LockKind},
-        protocol::{
-            command::{Reply, fixture::command},
-            identity::Ticket,
-        },
+        protocol::{Reply, Ticket, command::fixture::command},
         restart::Sign,
         time::ResponseTimeout,
-        vote::{
-            MasterSet, Verb,
-            quorum::{Quorum, Roster},
-        },
+        vote::{MasterSet, Quorum, Roster, Verb},
     },
     driver::round_handle::RoundHandle,
     machine::{

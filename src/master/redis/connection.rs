@@ -22,10 +22,10 @@ use super::{
 use crate::{
     clock,
     core::{
-        kind::script::Script,
-        protocol::{command::Reply, identity::Ticket, words::NativeRelease},
-        time::tick::Tick,
-        vote::server_error::ServerError,
+        kind::Script,
+        protocol::{NativeRelease, Reply, Ticket},
+        time::Tick,
+        vote::ServerError,
     },
     machine::{
         Now,

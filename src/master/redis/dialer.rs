@@ -17,10 +17,10 @@ use crate::{
     clock,
     core::{
         kind::script::ORIGIN,
-        protocol::{command::Reply, words::NativeRelease},
+        protocol::{NativeRelease, Reply},
         restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
         view::DialRefusal,
-        vote::server_error::ServerError,
+        vote::ServerError,
     },
     machine::out::MasterEvent,
     master::{

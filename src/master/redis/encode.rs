@@ -4,11 +4,8 @@ use smallvec::SmallVec;
 
 use crate::{
     core::{
-        kind::script::Script,
-        protocol::{
-            command::Command,
-            words::{NativeRelease, decimal},
-        },
+        kind::Script,
+        protocol::{Command, NativeRelease, words::decimal},
     },
     machine::out::Encoded,
 };

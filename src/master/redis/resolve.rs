@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::{clock, core::time::tick::Tick};
+use crate::{clock, core::time::Tick};
 
 pub(super) static LOOKUPS: Lookups = Lookups::new(
     |host| (host, 0).to_socket_addrs().map(Iterator::collect),

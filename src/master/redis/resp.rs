@@ -9,7 +9,7 @@
 
 use std::{borrow::Cow, io};
 
-use crate::core::protocol::command::Reply;
+use crate::core::protocol::Reply;
 
 /// Reads the reply to a lock command.
 pub(crate) fn reply(frame: &[u8]) -> Reply<'_> {

@@ -21,11 +21,8 @@ use super::{
 };
 use crate::{
     core::{
-        protocol::command::Reply,
-        vote::{
-            quorum::majority,
-            server_error::{ServerError, without_user},
-        },
+        protocol::Reply,
+        vote::{ServerError, quorum::majority, server_error::without_user},
     },
     master::connect_error::{ConnectError, Progress, in_time},
 };
