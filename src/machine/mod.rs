@@ -28,7 +28,7 @@ use crate::{
         protocol::{Command, Holding, LockId, Reply},
         time::{LeaseTick, Tick, Ttl},
         view::{MasterHealth, MasterState},
-        vote::{MasterSet, Outcome, Roster, Round, SlotVote, Verb, Vote, outcome_word},
+        vote::{CastVote, MasterSet, Outcome, Roster, Round, Verb, Vote, outcome_word},
     },
     meter::IS_ON,
 };
@@ -231,7 +231,7 @@ impl Machine {
 
     /// Counts the vote of `master`, and carries out what follows.
     #[inline]
-    pub(crate) fn count(&mut self, to: VotesTo, master: usize, vote: SlotVote, now: Now) {
+    pub(crate) fn count(&mut self, to: VotesTo, master: usize, vote: CastVote, now: Now) {
         let VotesTo { round, heal } = to;
         if IS_ON {
             let outcome = outcome_word(vote.vote());

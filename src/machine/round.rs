@@ -13,7 +13,7 @@ use crate::core::{
     protocol::{Command, LockId},
     time::{Tick, Ttl},
     view::inspection::Seen,
-    vote::{MasterSet, Outcome, Round, SlotVote, Vote},
+    vote::{CastVote, MasterSet, Outcome, Round, Vote},
 };
 
 #[derive(Default)]
@@ -244,7 +244,7 @@ impl LiveRound {
     }
 
     /// Returns the vote that counts. An answer to an inspection that cannot be read is no grant.
-    pub(super) fn judged(&self, master: usize, vote: SlotVote) -> SlotVote {
+    pub(super) fn judged(&self, master: usize, vote: CastVote) -> CastVote {
         match &self.role {
             Role::Inspection(seen)
                 if vote.vote().is_grant() && seen.get(master).is_none_or(Option::is_none) =>

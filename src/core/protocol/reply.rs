@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::{Command, Reply};
-use crate::core::vote::{Failure, Refusal, Slot, SlotVote, Verb, Vote};
+use crate::core::vote::{CastVote, Failure, Refusal, Slot, Verb, Vote};
 
 impl Command {
-    pub(crate) fn vote(&self, reply: &Reply<'_>) -> SlotVote {
+    pub(crate) fn vote(&self, reply: &Reply<'_>) -> CastVote {
         if let Reply::Int(slot) = reply
             && self.is_acquisition()
             && self.lock_id.kind().spec().has_slots
@@ -16,7 +16,7 @@ impl Command {
             // slot, they would grant it.
             let slot = slot.filter(|slot| slot.number() <= self.lock_id.permits());
             let vote = slot.map_or_else(Vote::nonsense, |_| Vote::Grant);
-            return SlotVote::new(vote, slot);
+            return CastVote::of(vote, slot);
         }
         self.vote_without_slot(reply).into()
     }

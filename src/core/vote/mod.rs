@@ -97,36 +97,6 @@ impl Slot {
     }
 }
 
-/// A vote, with the slot that it grants. It is small, because most votes are grants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct SlotVote {
-    /// The vote, or `None` for a grant.
-    other: Option<Box<Vote>>,
-    /// The slot that is granted. `None` if the lock has no slots, or if nothing is granted.
-    pub(crate) slot: Option<Slot>,
-}
-
-impl SlotVote {
-    pub(crate) fn new(vote: Vote, slot: Option<Slot>) -> Self {
-        let other = (!vote.is_grant()).then(|| Box::new(vote));
-        Self { other, slot }
-    }
-
-    pub(crate) fn vote(&self) -> &Vote {
-        self.other.as_deref().unwrap_or(&Vote::Grant)
-    }
-
-    pub(crate) fn into_vote(self) -> Vote {
-        self.other.map_or(Vote::Grant, |vote| *vote)
-    }
-}
-
-impl From<Vote> for SlotVote {
-    fn from(vote: Vote) -> Self {
-        Self::new(vote, None)
-    }
-}
-
 /// The reason why a master refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,7 +4,7 @@ use std::{iter, num::NonZeroU32, time::Duration};
 
 use smallvec::SmallVec;
 
-use super::{MasterSet, Outcome, Quorum, Refusal, Slot, SlotVote, Verb, Vote};
+use super::{MasterSet, Outcome, Quorum, Refusal, Slot, Verb, Vote};
 use crate::core::time::LeaseTick;
 
 /// One command to all masters. Each master counts once, and the round is decided as early as
@@ -66,7 +66,7 @@ impl Round {
     pub(crate) fn count_vote(
         &mut self,
         master: usize,
-        vote: impl Into<SlotVote>,
+        vote: impl Into<CastVote>,
         now: LeaseTick,
     ) -> Outcome {
         let may_turn = self.may_turn(now);
@@ -76,7 +76,7 @@ impl Round {
         let counts_late = may_turn || self.outcome == Outcome::Won;
         let is_late_answer = |cast: &CastVote| counts_late && cast.vote().is_failure();
         if cast.as_ref().is_none_or(is_late_answer) {
-            let vote = CastVote::after(vote, now.micros_since(self.start));
+            let vote = vote.into().after(now.micros_since(self.start));
             let is_done = self.verb.is_done(vote.vote());
             self.has_slots |= vote.slot.is_some();
             *cast = Some(vote);
@@ -116,7 +116,7 @@ impl Round {
         let slot = if vote.is_grant() { self.slot() } else { None };
         if let Some(Some(cast)) = self.cast.get_mut(master) {
             let is_done = self.verb.is_done(&vote);
-            *cast = CastVote::new(SlotVote::new(vote, slot), cast.latency());
+            *cast = CastVote::new(CastVote::of(vote, slot), cast.latency());
             self.note(MasterSet::only(master), is_done);
         }
     }
@@ -252,9 +252,9 @@ impl Round {
     }
 }
 
-/// One vote, the slot that it grants, and the time from the start of the round until the vote came
-/// in.
-#[derive(Clone, Debug)]
+/// One vote, the slot that it grants, and the time from the start of the round until the vote was
+/// counted. Before that, the time is zero.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CastVote {
     /// The vote, or `None` for a grant. It is boxed to save memory: most votes on a held lock are
     /// grants.
@@ -262,32 +262,47 @@ pub(crate) struct CastVote {
     /// One more than the latency in microseconds, for latencies up to about an hour. This number is
     /// never 0, so `Option<CastVote>` is as small as `CastVote`.
     micros: NonZeroU32,
-    pub(super) slot: Option<Slot>,
+    /// The slot that is granted. `None` if the lock has no slots, or if nothing is granted.
+    pub(crate) slot: Option<Slot>,
 }
 
 impl CastVote {
-    pub(crate) fn new(vote: impl Into<SlotVote>, latency: Duration) -> Self {
-        let micros = u64::try_from(latency.as_micros());
-        Self::after(vote, micros.unwrap_or(u64::MAX))
-    }
-
-    /// Returns a vote that came `micros` microseconds after the start of its round.
-    fn after(vote: impl Into<SlotVote>, micros: u64) -> Self {
-        let SlotVote { other, slot } = vote.into();
-        let micros = u32::try_from(micros).unwrap_or(u32::MAX);
+    pub(crate) fn of(vote: Vote, slot: Option<Slot>) -> Self {
         Self {
-            other,
-            micros: NonZeroU32::MIN.saturating_add(micros),
+            other: (!vote.is_grant()).then(|| Box::new(vote)),
+            micros: NonZeroU32::MIN,
             slot,
         }
+    }
+
+    pub(crate) fn new(vote: impl Into<Self>, latency: Duration) -> Self {
+        let micros = u64::try_from(latency.as_micros());
+        vote.into().after(micros.unwrap_or(u64::MAX))
+    }
+
+    /// Returns the same vote, counted `micros` microseconds after the start of its round.
+    fn after(mut self, micros: u64) -> Self {
+        let micros = u32::try_from(micros).unwrap_or(u32::MAX);
+        self.micros = NonZeroU32::MIN.saturating_add(micros);
+        self
     }
 
     pub(crate) fn vote(&self) -> &Vote {
         self.other.as_deref().unwrap_or(&Vote::Grant)
     }
 
+    pub(crate) fn into_vote(self) -> Vote {
+        self.other.map_or(Vote::Grant, |vote| *vote)
+    }
+
     pub(crate) fn latency(&self) -> Duration {
         Duration::from_micros((self.micros.get() - 1).into())
+    }
+}
+
+impl From<Vote> for CastVote {
+    fn from(vote: Vote) -> Self {
+        Self::of(vote, None)
     }
 }
 
@@ -414,7 +429,7 @@ mod tests {
         for (master, slot) in slots.iter().enumerate() {
             let slot = Slot::new(*slot);
             let vote = Vote::Grant;
-            round.count_vote(master, SlotVote::new(vote, slot), round.start());
+            round.count_vote(master, CastVote::of(vote, slot), round.start());
         }
         round
     }
@@ -586,7 +601,7 @@ mod tests {
             for micros in [0, 1_000_000, u32::MAX - 1] {
                 let latency = Duration::from_micros(micros.into());
                 let (expected, vote) = ((&vote, slot, latency), vote.clone());
-                let cast = CastVote::new(SlotVote::new(vote, slot), latency);
+                let cast = CastVote::new(CastVote::of(vote, slot), latency);
                 assert_eq!((cast.vote(), cast.slot, cast.latency()), expected);
             }
         }

@@ -240,7 +240,7 @@ impl<'a> VoteRow<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::vote::{Refusal, Slot, SlotVote, quorum::Quorum};
+    use crate::core::vote::{CastVote, Refusal, Slot, quorum::Quorum};
 
     /// Returns the votes of masters named `m0`, `m1` and so on. Master n votes after n seconds.
     fn votes(cast: &[Option<Vote>]) -> Votes {
@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn the_slot_that_a_master_granted_is_shown() {
         let slot = Slot::new(7);
-        let grant = |slot| SlotVote::new(Vote::Grant, slot);
+        let grant = |slot| CastVote::of(Vote::Grant, slot);
         let cast = [grant(slot), grant(None)].map(|vote| Some(CastVote::new(vote, Duration::ZERO)));
         let mut votes = votes(&[None, None]);
         votes.cast = cast.into();

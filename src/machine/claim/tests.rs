@@ -15,7 +15,7 @@ use crate::{
             name::Token,
         },
         time::{Drift, Renewal},
-        vote::{Failure, Quorum, Refusal, Roster, Slot, SlotVote, Vote},
+        vote::{CastVote, Failure, Quorum, Refusal, Roster, Slot, Vote},
     },
     machine::{ClaimId, Machine, Now, VotesTo, fixture::config},
 };
@@ -365,7 +365,7 @@ impl Case {
             heal: None,
         };
         let now = self.now();
-        let vote = SlotVote::new(vote, slot);
+        let vote = CastVote::of(vote, slot);
         self.machine.count(to, master, vote, now);
         self.tell();
     }

@@ -19,7 +19,7 @@ use crate::core::{
     restart::DataLoss,
     time::{Tick, rounded},
     view::{MasterHealth, MasterState},
-    vote::{Failure, ServerError, SlotVote, Vote},
+    vote::{CastVote, Failure, ServerError, Vote},
 };
 
 pub(crate) mod health;
@@ -85,7 +85,7 @@ pub(crate) struct Session {
     /// The task that serves this session.
     waker: Option<Waker>,
     /// The votes that the machine counts after a call.
-    pub(in crate::machine) cast: Vec<(VotesTo, SlotVote)>,
+    pub(in crate::machine) cast: Vec<(VotesTo, CastVote)>,
     /// The requests that may be [owed](Self::owe_given_up). The machine looks at them next.
     pub(in crate::machine) given_up: Vec<Arc<Request>>,
     /// The requests that the machine ends last.

@@ -9,13 +9,13 @@ use crate::{
         restart::Quarantine,
         time::Tick,
         view::MasterState,
-        vote::{Failure, ServerError, SlotVote, Verb, Vote},
+        vote::{CastVote, Failure, ServerError, Verb, Vote},
     },
     machine::out::{MasterEvent, Request},
 };
 
 impl Session {
-    pub(in crate::machine) fn is_news(&self, vote: &SlotVote) -> bool {
+    pub(in crate::machine) fn is_news(&self, vote: &CastVote) -> bool {
         vote.vote().is_failure() || self.health.known.error.is_some()
     }
 
@@ -24,7 +24,7 @@ impl Session {
         &mut self,
         cx: &mut Cx<'_>,
         reply: &Reply<'_>,
-        (request, vote, is_owed): (Arc<Request>, SlotVote, bool),
+        (request, vote, is_owed): (Arc<Request>, CastVote, bool),
         random: &impl Fn() -> u64,
     ) -> Result<(), Arc<str>> {
         let now = cx.now.monotonic;

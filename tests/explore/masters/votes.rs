@@ -6,7 +6,7 @@ use super::START;
 use crate::core::{
     time::tick::LeaseTick,
     vote::{
-        Failure, Refusal, Slot, SlotVote, Verb, Vote,
+        CastVote, Failure, Refusal, Slot, Verb, Vote,
         quorum::{Outcome, Quorum},
         round::Round,
     },
@@ -47,11 +47,11 @@ pub(in crate::explore) fn decided(
     let start = LeaseTick::some();
     let mut round = Round::open(verb, quorum, start, Some(start + Duration::from_secs(1)));
     for (master, cast) in votes {
-        let refused = |refusal| SlotVote::from(Vote::Refuse(refusal));
+        let refused = |refusal| CastVote::from(Vote::Refuse(refusal));
         let vote = match cast {
             Cast::None => continue,
             Cast::Failed => Vote::Fail(Failure::timed_out(Duration::ZERO)).into(),
-            Cast::Granted(slot) => SlotVote::new(Vote::Grant, Slot::new(slot.into())),
+            Cast::Granted(slot) => CastVote::of(Vote::Grant, Slot::new(slot.into())),
             Cast::Refused => refused(Refusal::held(None)),
             Cast::Skewed => refused(Refusal::Skewed {
                 clock: Duration::ZERO,
