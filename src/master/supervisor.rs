@@ -143,11 +143,11 @@ async fn serve(
     poll_fn(|cx| {
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
-            let (has_sent, next) = match exchange(cx, &mut connection, outage, port) {
+            let (has_acted, next) = match exchange(cx, &mut connection, outage, port) {
                 Ok(exchanged) => exchanged,
                 Err(ended) => return Poll::Ready(ended),
             };
-            if has_sent {
+            if has_acted {
                 continue;
             }
             let Some(at) = next else {
@@ -168,8 +168,8 @@ async fn serve(
     .await
 }
 
-/// Reads and writes, and then lets the session send what waits. Returns whether it sent anything,
-/// and when to look at the session next. Fails if the connection has ended, and returns how. A
+/// Reads and writes, and then lets the session send what waits. Returns whether it sent anything or
+/// gave anything up, and when to look at the session next. Fails if the connection has ended, and returns how. A
 /// connection that is no longer needed ends with `None`.
 fn exchange(
     cx: &mut Context<'_>,
@@ -189,7 +189,9 @@ fn exchange(
         }
         session.set_waker(cx.waker());
         let has_sent = session.send(step, connection);
-        Ok((has_sent, session.next_wake(step)))
+        // Once what was given up is settled, the session may be done.
+        let has_acted = has_sent || !session.is_settled();
+        Ok((has_acted, session.next_wake(step)))
     })
 }
 

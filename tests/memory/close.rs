@@ -239,6 +239,27 @@ async fn a_coordinators_tasks_end_with_its_last_handle() {
     assert_eq!(tasks(), before);
 }
 
+/// The master answers the release with errors until the lock has expired. Then nothing is left to
+/// send.
+#[tokio::test(start_paused = true)]
+async fn the_task_of_a_coordinator_ends_when_its_last_owed_release_expires() {
+    let tasks = || {
+        tokio::runtime::Handle::current()
+            .metrics()
+            .num_alive_tasks()
+    };
+    let before = tasks();
+    let world = World::new(1).await;
+    let guard = world.guard().await;
+    world.inject([error()]);
+    drop(guard);
+    sleep(seconds(1)).await;
+    let World { locks, .. } = world;
+    drop(locks);
+    sleep(seconds(60)).await;
+    assert_eq!(tasks(), before);
+}
+
 /// The first dial to one master gets no answer, and the connect timeout is longer than the TTL.
 #[tokio::test(start_paused = true)]
 async fn close_returns_by_the_longest_ttl_during_a_first_dial() {

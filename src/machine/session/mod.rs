@@ -377,7 +377,7 @@ impl Session {
     }
 
     /// Returns whether the machine has done all that the last step asks for.
-    pub(in crate::machine) fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         self.cast.is_empty() && self.given_up.is_empty() && self.ended.is_empty()
     }
 
