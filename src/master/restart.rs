@@ -78,10 +78,6 @@ impl RunIds {
         }
         Ok(met)
     }
-
-    fn last_heard(&self) -> Option<Tick> {
-        self.0.lock().values().map(at).max()
-    }
 }
 
 /// Notes that bytes came from a server at `now`. Connections may report this out of order.
@@ -106,7 +102,7 @@ fn find(masters: &mut Masters, address: &str) -> RunIds {
         let unused = masters
             .iter()
             .filter(|(_, known)| Arc::strong_count(&known.0) == 1);
-        let oldest = unused.min_by_key(|(_, known)| known.last_heard());
+        let oldest = unused.min_by_key(|(_, known)| known.0.lock().values().map(at).max());
         if let Some(oldest) = oldest.map(|(address, _)| address.clone()) {
             masters.remove(&oldest);
         }

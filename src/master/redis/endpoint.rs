@@ -55,7 +55,7 @@ impl Endpoint {
                 }
                 Ok(endpoint)
             }
-            Err(_) if names_sentinels(url) => {
+            Err(_) if url.contains("+sentinel://") => {
                 Err("a URL of Sentinels needs the crate's feature `sentinel`".to_owned())
             }
             Err(_) => misshapen(&fault_of(url)),
@@ -223,11 +223,6 @@ fn has_unknown_parameter(url: &str) -> bool {
     };
     let mut parameters = query.split('&').filter(|parameter| !parameter.is_empty());
     parameters.any(|parameter| !known.contains(&parameter.split('=').next().unwrap_or_default()))
-}
-
-fn names_sentinels(url: &str) -> bool {
-    let scheme = url.split_once("://").map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| scheme.ends_with("+sentinel"))
 }
 
 /// Returns what is wrong with a URL that cannot be used. The text contains no part of the URL that
