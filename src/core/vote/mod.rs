@@ -27,7 +27,7 @@ use crate::core::time::rounded;
 )]
 pub enum Vote {
     // The variants have this order: yes, no, and no answer.
-    /// The master did what was asked: see [`Votes`](crate::votes::Votes).
+    /// The master did what was asked: see [`Votes`].
     Grant,
     /// The master answered that the client does not get the lock on it, or does not hold the lock
     /// there.
