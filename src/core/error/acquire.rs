@@ -80,7 +80,7 @@ impl AcquireError {
     }
 
     /// Returns the lock's name. If a call for several locks failed, this is the name of the lock
-    /// that was not acquired. Empty if the name, or a setting of the lock, cannot be used.
+    /// that was not acquired. Empty if the name cannot be used.
     pub fn name(&self) -> &str {
         match &self.0.asked {
             Ok((lock, _)) => lock.name(),
@@ -111,7 +111,7 @@ impl AcquireError {
     }
 
     /// Returns whether another client has or wants the lock, or another task of the same owner.
-    /// Skip the work, or try again. A server answers its own client with a conflict, 409 in HTTP.
+    /// Skip the work, or try again. After a [`Split`](Reason::Split), perhaps no one has the lock. A server answers its own client with a conflict, 409 in HTTP.
     pub fn is_busy(&self) -> bool {
         self.0.reason.is_busy()
     }

@@ -91,7 +91,8 @@ impl AskError {
 
 /// Too few masters did what was asked, or answered in time.
 ///
-/// After a release, the caller need not do anything: see [`Guard::release`](crate::Guard::release).
+/// After a release, the caller need not do anything, unless the lock has a minimum hold: see
+/// [`Guard::release`](crate::Guard::release).
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{}: {votes}", self.text())]
 #[non_exhaustive]

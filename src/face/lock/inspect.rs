@@ -51,7 +51,7 @@ impl<G> Lock<G> {
     /// ```
     pub async fn inspect(&self) -> Result<Inspection, AskError> {
         let draft = &self.draft;
-        let first = draft.lock_id.as_ref().map_err(Clone::clone)?;
+        let first = draft.lock_id()?;
         let others = draft.others.iter();
         let others = others.map(|(context, lock_id)| inspect(context, lock_id));
         let others = join_all(others);

@@ -86,6 +86,8 @@ pub struct Lock<G = Guard> {
 struct Draft {
     context: Arc<Context>,
     lock_id: Result<LockId, ConfigError>,
+    /// The first mistake in anything but the name and the TTL.
+    refused: Option<ConfigError>,
     /// The locks of the other names, if this lock has several names.
     others: Vec<(Arc<Context>, LockId)>,
     ttl: Result<Ttl, ConfigError>,
@@ -101,6 +103,7 @@ impl Lock {
     pub(crate) fn new(context: Arc<Context>, kind: LockKind, name: &str) -> Self {
         Self::of(Draft {
             lock_id: context.config.key_template.lock_id(kind, name.into()),
+            refused: None,
             others: Vec::new(),
             owner: None,
             access: Access::Exclusive,
@@ -255,8 +258,7 @@ impl<G> Lock<G> {
 
     /// Returns this lock as one that is refused with `error`, unless it is refused already.
     pub(super) fn refused(mut self, error: ConfigError) -> Self {
-        let lock_id = self.draft.lock_id;
-        self.draft.lock_id = lock_id.and(Err(error));
+        self.draft.refused.get_or_insert(error);
         self
     }
 
@@ -293,8 +295,13 @@ impl Draft {
         ))
     }
 
+    fn lock_id(&self) -> Result<&LockId, ConfigError> {
+        let lock_id = self.lock_id.as_ref().map_err(Clone::clone)?;
+        self.refused.clone().map_or(Ok(lock_id), Err)
+    }
+
     fn request(&self) -> Result<LockRequest, Reason> {
-        let lock_id = self.lock_id.clone()?;
+        let lock_id = self.lock_id()?.clone();
         if self.min_hold > Ttl::MOST {
             let range = format!("at most {:?}", Ttl::MOST);
             return Err(ConfigError::time("minimum hold", self.min_hold, range).into());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Lock, Owner};
 use crate::{
-    core::{config_error::ConfigError, time::lease::Renewal},
+    core::{config_error::ConfigError, protocol::LockId, time::Renewal},
     face::guard::{Fenceable, FencedGuard},
 };
 
@@ -32,17 +32,15 @@ impl Lock {
     /// ```
     pub fn owner(mut self, owner: &Owner) -> Self {
         let draft = &mut self.draft;
-        match &draft.lock_id {
-            Ok(lock_id) if !lock_id.kind().is_reentrant() => {
-                let kind = lock_id.kind();
-                draft.lock_id = Err(ConfigError::TakesNoOwner { kind });
-            }
-            Ok(_) if !draft.context.owners.have(owner.id()) => {
-                let owner = owner.id().to_owned();
-                draft.lock_id = Err(ConfigError::ForeignOwner { owner });
-            }
-            Ok(_) | Err(_) => draft.owner = Some(owner.clone()),
+        let kind = draft.lock_id.as_ref().ok().map(LockId::kind);
+        if let Some(kind) = kind.filter(|kind| !kind.is_reentrant()) {
+            return self.refused(ConfigError::TakesNoOwner { kind });
         }
+        if !draft.context.owners.have(owner.id()) {
+            let owner = owner.id().to_owned();
+            return self.refused(ConfigError::ForeignOwner { owner });
+        }
+        draft.owner = Some(owner.clone());
         self
     }
 }

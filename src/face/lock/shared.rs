@@ -59,20 +59,20 @@ impl ReadWriteLock {
 impl Lock<PermitGuard> {
     pub(crate) fn semaphore(context: Arc<Context>, name: &str, permits: usize) -> Self {
         let draft = Lock::new(context, LockKind::Semaphore, name).draft;
-        let count = u16::try_from(permits).ok();
-        let count = count.filter(|count| (1..=MOST_PERMITS).contains(count));
-        Self::of(Draft {
-            lock_id: match count {
-                Some(count) => draft.lock_id.map(|lock_id| lock_id.with_permits(count)),
-                None => {
-                    let range = format!("from 1 to {MOST_PERMITS}");
-                    let given = format!("{permits} permits");
-                    Err(ConfigError::out_of_range("semaphore", given, range))
-                }
-            },
+        let count = u16::try_from(permits).unwrap_or(0);
+        let lock = Self::of(Draft {
+            lock_id: draft.lock_id.map(|lock_id| lock_id.with_permits(count)),
             access: Access::Shared,
             ..draft
-        })
+        });
+        if (1..=MOST_PERMITS).contains(&count) {
+            return lock;
+        }
+        let (given, range) = (
+            format!("{permits} permits"),
+            format!("from 1 to {MOST_PERMITS}"),
+        );
+        lock.refused(ConfigError::out_of_range("semaphore", given, range))
     }
 }
 
