@@ -111,10 +111,7 @@ impl From<&SharedSettings> for CheckSettings {
         Self {
             key_template: template.unwrap_or(usual.key_template),
             max_ttl: settings.max_ttl.unwrap_or(usual.max_ttl),
-            quarantine: match settings.strict {
-                Some(true) => Quarantine::Strict,
-                _ => usual.quarantine,
-            },
+            quarantine: settings.quarantine.unwrap_or(usual.quarantine),
             response_timeout: settings.response_timeout.unwrap_or(usual.response_timeout),
             connect_timeout: settings.connect_timeout.unwrap_or(usual.connect_timeout),
             ..usual

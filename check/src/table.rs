@@ -71,6 +71,7 @@ const LIST_MASTERS: &str = "list independent masters only";
 const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction";
 const NO_CONNECTION: &str = "no connection to it works, so it has no vote";
 const NO_VOTE: &str = "it is up, and has no vote";
+const QUARANTINE: &str = "set Builder::quarantine to observed or strict";
 const REDIAL: &str = "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it dial \
      again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB \
      while locks are held";
@@ -133,14 +134,15 @@ table! {
         LOOK_AT_LOG;
     ORIGIN_UNWRITTEN = Warn "quorlock:origin";
         "if it restarts without its locks, no program of its user notices, and two programs may get one \
-         lock; those that are Strict do not use it then"; "";
-    KEEPS_NOTHING = Critical "aof_enabled"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
-    KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; "Builder::quarantine";
+         lock; those with strict quarantine do not use it then"; "";
+    KEEPS_NOTHING = Critical "aof_enabled"; "a restart loses locks, and nobody notices"; QUARANTINE;
+    KEEPS_TOO_LITTLE = Warn "appendfsync"; "a restart loses locks, and nobody notices"; QUARANTINE;
     LOST = Critical "quorlock:origin";
         "it lost its keys after it was dialled, and locks with them; or the programs have quarantine \
          off, or no program may write the key"; REDIAL;
     NEW = Info "quorlock:origin"; "it is new, or it lost its locks: a program that never saw it takes it for new";
-        "nothing, if no program has run yet, or all are Strict; otherwise start no program for a quarantine";
+        "nothing, if no program has run yet, or all have strict quarantine; otherwise start no program for a \
+         quarantine";
     QUARANTINED = Warn "quorlock:origin"; "it may have forgotten locks, and has no vote until those have expired";
         "wait; if it did not restart, look for a backup or another replica that connected";
     RESTARTED = Warn "quorlock:origin"; "it restarted, so the next program that dials it begins a quarantine"; "wait";

@@ -9,10 +9,11 @@ use std::{
 
 use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
 use clap_complete::Shell;
+use quorlock::Quarantine;
 
 use crate::{
     help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS, of_table},
-    values::{number, some_time, textfile, time},
+    values::{number, quarantine, some_time, textfile, time},
 };
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -74,8 +75,8 @@ pub(crate) struct Common {
     pub(crate) key_template: Option<String>,
     #[arg(global = true, long, value_parser = time)]
     pub(crate) max_ttl: Option<Duration>,
-    #[arg(global = true, long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    pub(crate) strict: Option<bool>,
+    #[arg(global = true, long, value_parser = quarantine())]
+    pub(crate) quarantine: Option<Quarantine>,
     #[arg(global = true, long, value_parser = time)]
     pub(crate) connect_timeout: Option<Duration>,
     #[arg(global = true, long, value_parser = time)]

@@ -33,11 +33,11 @@ fn shared_server(profile: &SharedSettings, other: &SharedSettings) -> Option<Str
 fn lost(profile: &SharedSettings, listed: &SharedSettings) -> Vec<[&'static str; 2]> {
     let (set, usual) = (CheckSettings::from(profile), CheckSettings::default());
     let has_template = set.key_template != usual.key_template && listed.key_template.is_none();
-    let is_strict = set.quarantine != usual.quarantine && listed.strict.is_none();
+    let has_quarantine = set.quarantine != usual.quarantine && listed.quarantine.is_none();
     let has_max_ttl = set.max_ttl != usual.max_ttl && listed.max_ttl.is_none();
     let lost = [
         (has_template, ["key_template", "--key-template"]),
-        (is_strict, ["strict", "--strict (off: --strict=false)"]),
+        (has_quarantine, ["quarantine", "--quarantine"]),
         (has_max_ttl, ["max_ttl", "--max-ttl"]),
     ];
     let lost = lost.into_iter().filter(|(is_lost, _)| *is_lost);
@@ -164,7 +164,7 @@ fn conflict(profiles: &BTreeMap<String, SharedSettings>) -> Option<String> {
         let [one, two] = [ours, theirs].map(CheckSettings::from);
         let setting = match one.key_template == two.key_template {
             true if one.max_ttl != two.max_ttl => "max_ttl",
-            true if one.quarantine != two.quarantine => "strict",
+            true if one.quarantine != two.quarantine => "quarantine",
             _ => return None,
         };
         let server = shared_server(ours, theirs)?;

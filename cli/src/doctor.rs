@@ -147,7 +147,7 @@ fn word<S: Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(severity)
 }
 
-/// Returns what to know about the commands, and about a program that is not strict.
+/// Returns what to know about the commands, and about quarantine that is not strict.
 fn notes(findings: &[FindingReport], is_strict: bool, style: Style) -> String {
     let has_commands = findings.iter().any(|one| !one.commands.is_empty());
     let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
@@ -161,8 +161,8 @@ A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an A
 masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS. \
 Then run quorlock doctor again: a missing right may hide another one.";
 const NOT_STRICT: &str = "\
-Without strict, a program that starts now takes a master that has lost its locks for a new one. \
-For jobs that come and go, set strict = true in all programs.";
+Unless quarantine is strict, a program that starts now takes a master that has lost its locks for a \
+new one. For jobs that come and go, set it to strict in all programs.";
 
 /// Returns the number of findings of each severity, in one line.
 fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {

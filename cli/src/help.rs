@@ -40,11 +40,11 @@ without a renewal, CMD gets TERM. It gets KILL after the time of --kill-after, a
 the end of the lock at the latest. CMD is also killed if quorlock itself is killed or hangs. \
 If CMD leaves processes in the background, they go on without the lock.
 
-Each call is a new process, to which a master that has lost all its data looks new. Without \
---strict, such a master votes at once, so if a majority loses its data, a second holder may get a \
-lock that --min-hold left, or that is renewed a moment later. With --strict it has no vote for \
---max-ttl, and neither has a master that is really new: a first use then takes a minute, and -n \
-needs --ready. Use --strict in all programs, or in none.
+Each call is a new process, to which a master that has lost all its data looks new. Unless \
+--quarantine is strict, such a master votes at once, so if a majority loses its data, a second \
+holder may get a lock that --min-hold left, or that is renewed a moment later. With --quarantine \
+strict it has no vote for --max-ttl, and neither has a master that is really new: a first use then \
+takes a minute, and -n needs --ready. Use the same --quarantine in all programs.
 
 While CMD runs, each outage and its end are reported once on stderr, unless --quiet is given: a lock \
 that is in doubt, because no majority has renewed it, and masters that are down or have no vote. \

@@ -96,7 +96,7 @@ fn misread() -> Option<String> {
         let is_apart = time(&[value, next].concat()).is_ok();
         let (wrong, name) = if is_time && is_apart && next.starts_with(char::is_alphabetic) {
             (format!("write {word} {value}{next}"), next)
-        } else if (has("") || has("[=<BOOL>]")) && BOOLS.contains(&value) {
+        } else if has("") && BOOLS.contains(&value) {
             (format!("{word} takes no separate value"), value)
         } else {
             return None;

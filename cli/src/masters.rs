@@ -8,7 +8,7 @@ use std::{
 };
 
 use quorlock::{
-    ConfigError, Coordinator, MasterSpec, SharedSettings,
+    ConfigError, Coordinator, MasterSpec, Quarantine, SharedSettings,
     tools::{ConnectionName, example_keys, variables},
 };
 use quorlock_check::{CheckSettings, Report, check};
@@ -113,7 +113,7 @@ impl Masters {
 
     /// Returns whether masters that no program has used before have no vote.
     pub(crate) fn is_strict(&self) -> bool {
-        self.settings.strict == Some(true)
+        self.settings.quarantine == Some(Quarantine::Strict)
     }
 
     /// Returns the password file if all users can read it.
@@ -185,6 +185,10 @@ pub(crate) struct ToCheck {
 }
 
 impl ToCheck {
+    pub(crate) fn has_quarantine(&self) -> bool {
+        self.shared.quarantine != Quarantine::Off
+    }
+
     pub(crate) async fn check(&self) -> Result<Report, Failure> {
         let [masters, old_masters] = &self.lists;
         Ok(check(masters, old_masters, &self.shared).await?)
@@ -257,7 +261,7 @@ fn set_options(settings: &mut SharedSettings, common: &Common) {
     set.password_file = given.password_file.or(set.password_file.take());
     set.key_template = given.key_template.or(set.key_template.take());
     set.max_ttl = given.max_ttl.or(set.max_ttl);
-    set.strict = given.strict.or(set.strict);
+    set.quarantine = given.quarantine.or(set.quarantine);
     set.connect_timeout = given.connect_timeout.or(set.connect_timeout);
     set.response_timeout = given.response_timeout.or(set.response_timeout);
 }

@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use quorlock::SharedSettings;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use quorlock::{Quarantine, SharedSettings};
 use serde::de::{
     Deserialize, Error as _,
     value::{Error, MapDeserializer},
@@ -11,10 +12,21 @@ use serde::de::{
 /// Reads a time as the setting `ttl` is read. A time that no clock can be moved by is refused.
 pub(crate) fn time(text: &str) -> Result<Duration, Error> {
     const MOST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
-    let setting = MapDeserializer::new([("ttl", text)].into_iter());
-    let time = SharedSettings::deserialize(setting)?.ttl;
+    let time = setting("ttl", text)?.ttl;
     let time = time.filter(|time| *time <= MOST);
     time.ok_or_else(|| Error::custom("is longer than 100 years"))
+}
+
+/// Reads a word as the setting `quarantine` is read.
+pub(crate) fn quarantine() -> impl TypedValueParser<Value = Quarantine> {
+    let words = PossibleValuesParser::new(["strict", "observed", "off"]);
+    words.try_map(|word| {
+        Ok::<_, Error>(setting("quarantine", &word)?.quarantine.unwrap_or_default())
+    })
+}
+
+fn setting(key: &str, text: &str) -> Result<SharedSettings, Error> {
+    SharedSettings::deserialize(MapDeserializer::new([(key, text)].into_iter()))
 }
 
 /// Reads a [time] that is not zero.

@@ -24,7 +24,6 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
         .replace("a longer max_ttl", "a longer --max-ttl or max_ttl")
         .replace("Builder::", "")
         .replace(ANY_LOGIN, LOGIN)
-        .replace("are Strict", "have strict = true")
         .replace("the origin key", "the key that shows the restart")
         .replace(" for this guard", "")
         .replace("; `quorlock doctor` shows all missing rights", "");
@@ -120,10 +119,6 @@ mod tests {
             (
                 "a: Connection refused (os error 111), b: Broken pipe (os error 32)",
                 "a: Connection refused, b: Broken pipe",
-            ),
-            (
-                "programs that knew the master or are Strict",
-                "programs that knew the master or have strict = true",
             ),
         ] {
             assert_eq!(in_words_of_the_file(text), expected);

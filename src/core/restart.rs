@@ -12,6 +12,8 @@ use std::time::Duration;
 /// master reports that all of its keys were deleted or replaced, the coordinator ends the
 /// connection, and the next dial reads the key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Quarantine {
     // Sorted from no protection to the most.

@@ -141,7 +141,7 @@ fn out_of_range(setting: &'static str, given: Duration, range: &str) -> ConfigEr
 #[test]
 fn a_wrong_value_in_a_file_is_shown_nowhere() {
     let read = |text: &str| serde_json::from_str::<SharedSettings>(text);
-    for key in ["masters", "old_masters", "ttl", "max_ttl", "strict"] {
+    for key in ["masters", "old_masters", "ttl", "max_ttl", "quarantine"] {
         for value in [
             r#"{"hunter2": "hunter2"}"#,
             r#""hunter2""#,
@@ -152,8 +152,11 @@ fn a_wrong_value_in_a_file_is_shown_nowhere() {
             }
         }
     }
-    let settings = read(r#"{"masters": "redis://a,redis://b", "ttl": 20, "strict": true}"#);
+    let settings = read(r#"{"masters": "redis://a,redis://b", "ttl": 20, "quarantine": "off"}"#);
     let settings = settings.unwrap();
-    assert_eq!((settings.masters.len(), settings.strict), (2, Some(true)));
+    assert_eq!(
+        (settings.masters.len(), settings.quarantine),
+        (2, Some(Quarantine::Off))
+    );
     assert_eq!(settings.ttl, Some(Duration::from_secs(20)));
 }

@@ -17,7 +17,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     lists::ListReport,
-    masters::Masters,
+    masters::{Masters, ToCheck},
     report::{print_json, say},
     runtime::block_on,
     style::Style,
@@ -71,23 +71,14 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             return Err(Failure::new(Exit::Usage, NOT_OLD));
         }
         if change.is_none() {
-            let summary = format!("{SAME} {}.", rounded(locks.quarantine_length()));
-            match args.json {
-                true => print_json(&PlanReport {
-                    source,
-                    summary,
-                    ..PlanReport::default()
-                })?,
-                false => say(style.indented(&summary, 0))?,
-            }
-            return Ok(Exit::Success);
+            return say_same(source, &subject, args.json);
         }
         let checked = subject.check().await?;
         let seen = Seen::of(locks, &change, &checked.programs);
         let step = seen.step();
         let findings = step.findings(&checked);
         let summary = seen.summary(step, &findings, &change);
-        let steps = steps::steps(&change, locks);
+        let steps = steps::steps(&change, &subject);
         if args.json {
             print_json(&PlanReport {
                 source,
@@ -111,13 +102,35 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
     })
 }
 
+/// Says what to do if both lists have the same masters.
+fn say_same(source: String, subject: &ToCheck, is_json: bool) -> Result<Exit, Failure> {
+    let vote = match rounded(subject.locks.quarantine_length()) {
+        wait if subject.has_quarantine() => format!("{NO_VOTE} {wait}."),
+        _ => VOTE_AT_ONCE.to_owned(),
+    };
+    let summary = format!("{SAME} {vote}");
+    match is_json {
+        true => print_json(&PlanReport {
+            source,
+            summary,
+            ..PlanReport::default()
+        })?,
+        false => say(Style::of_stdout().indented(&summary, 0))?,
+    }
+    Ok(Exit::Success)
+}
+
 const NOT_OLD: &str =
     "the masters of the settings are the new ones already; give the old ones with --from";
 
 const SAME: &str = "\
 Both lists have the same masters, so no program has to change. To put another server at the \
 address of a master, stop the old one and start the new one empty. Do so with one master after the \
-other. Programs that knew the old one give the new one no vote for";
+other.";
+const NO_VOTE: &str = "Programs that knew the old one give the new one no vote for";
+const VOTE_AT_ONCE: &str = "\
+With quarantine off, the new one votes at once, so two programs may get one lock: turn quarantine on \
+in all programs first.";
 
 /// Returns what to know about what was seen.
 fn notes(

@@ -1,10 +1,9 @@
 //! The steps of a change.
 
-use quorlock::Coordinator;
 use quorlock_check::{Finding, Report, Severity};
 
 use super::change::{Change, Part};
-use crate::{style::Style, times::rounded};
+use crate::{masters::ToCheck, style::Style, times::rounded};
 
 /// The step that comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,8 +37,12 @@ impl Step {
 }
 
 /// Returns the five steps, with what to do.
-pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5] {
-    let wait = rounded(locks.quarantine_length());
+pub(super) fn steps(change: &Change, subject: &ToCheck) -> [(Step, String); 5] {
+    let wait = rounded(subject.locks.quarantine_length());
+    let quarantine = match subject.has_quarantine() {
+        true => format!(" (a quarantine takes {wait})"),
+        false => String::new(),
+    };
     let (old, barred) = (Part::Old.word(), change.barred());
     let stop = match &*change.left().join(", ") {
         "" => "the change is done".to_owned(),
@@ -49,9 +52,8 @@ pub(super) fn steps(change: &Change, locks: &Coordinator) -> [(Step, String); 5]
         (
             Step::Begin,
             format!(
-                "When a majority of the new masters can vote (a quarantine takes {wait}), set \
-                 masters to the new list and old_masters to the old list in all programs. No other \
-                 wait is needed."
+                "When a majority of the new masters can vote{quarantine}, set masters to the new \
+                 list and old_masters to the old list in all programs. No other wait is needed."
             ),
         ),
         (

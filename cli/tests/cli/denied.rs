@@ -86,7 +86,7 @@ fn masters_that_deny_the_question_of_a_strict_program_are_78_at_once() {
             "status a",
             "break --yes a",
         ] {
-            ends_at_once(&masters, &format!("--strict {words}"), 78)
+            ends_at_once(&masters, &format!("--quarantine strict {words}"), 78)
                 .says("it cannot be asked whether it restarted: ")
                 .says("+time")
                 .says("~quorlock:origin");

@@ -71,12 +71,12 @@ fn the_doctor_suggests_strict_programs_and_says_what_its_commands_need() {
         assert_narrow(&ended);
         ended
     };
-    let advice = "set strict = true";
+    let advice = "jobs that come and go";
     let [save, login] = ["CONFIG REWRITE", "REDISCLI_AUTH"];
-    let ended = doctor("").shows(advice).shows("have strict = true");
+    let ended = doctor("").shows(advice).tells("have strict quarantine");
     let ended = ended.hides(save).hides(login);
     ended.hides("Strict").hides("origin key");
-    doctor("--strict --max-ttl 1s").hides(advice);
+    doctor("--quarantine strict --max-ttl 1s").hides(advice);
     each(&masters[..1], "CONFIG SET timeout 60");
     doctor("").shows(save).shows(login);
 }

@@ -214,8 +214,8 @@ fn wrong_arguments_are_64_and_settings_that_cannot_be_used_78() {
     run(&masters, "run a --tll 5s -- true").omits("names stand");
     // A look that is strict would begin a quarantine for the other one.
     for words in [
-        "run --strict=false a -- echo --strict true",
-        "status true --strict",
+        "run --quarantine=off a -- echo --quarantine strict",
+        "status true --quarantine strict",
     ] {
         let ended = run(&masters, words);
         assert!([0, 69].contains(&ended.status), "{ended}");
@@ -256,7 +256,7 @@ fn a_master_without_a_vote_yet_is_not_one_that_failed() {
 #[test]
 fn masters_that_may_have_forgotten_locks_are_waited_for() {
     let masters = masters(3);
-    let settings = "strict = true\nttl = \"2s\"\nmax_ttl = \"3s\"";
+    let settings = "quarantine = \"strict\"\nttl = \"2s\"\nmax_ttl = \"3s\"";
     let file = configure(masters[0].directory(), &list(&masters), settings);
     let strict = |words: &str| run(&[], &format!("--config {} {words}", file.display()));
     strict("run -n a -- true")
@@ -378,7 +378,6 @@ fn stdin_and_both_outputs_are_those_of_the_command() {
 #[test]
 fn a_unit_or_a_value_of_a_flag_is_no_name() {
     let masters = masters(3);
-    let apart = "--strict takes no separate value";
     for (words, wrong, name) in [
         ("run --ttl 10 s a -- true", "write --ttl 10s", "s"),
         ("run -w 5 m a -- true", "write -w 5m", "m"),
@@ -388,8 +387,6 @@ fn a_unit_or_a_value_of_a_flag_is_no_name() {
             "write --response-timeout 500ms",
             "ms",
         ),
-        ("run --strict yes a -- true", apart, "yes"),
-        ("status --strict false", apart, "false"),
         ("hold a --fence on", "--fence takes no separate value", "on"),
     ] {
         let option = words.split(' ').take_while(|word| *word != name);

@@ -130,11 +130,11 @@ fn the_verdict_says_which_list_lacks_masters() {
     let (new, old) = (masters(3), masters(3));
     let cannot = "job  free, but nobody can lock it:";
     let lacking = "only 0 of 3 masters (need 2) and 0 of 3 old masters (need 2) can vote";
-    let ended = run_joint(&new, &old, "--strict status job").is(69);
+    let ended = run_joint(&new, &old, "--quarantine strict status job").is(69);
     ended.begins(&format!("{cannot} {lacking}\n"));
     let text = format!("{lacking}; masters that may have forgotten locks have no vote for ");
     for option in ["--ready 10ms", ""] {
-        let words = format!("--strict run -n {option} job -- true");
+        let words = format!("--quarantine strict run -n {option} job -- true");
         run_joint(&new, &old, &words).is(69).says(&text);
     }
 
@@ -250,9 +250,9 @@ fn old_masters_belong_to_the_set() {
     let folder = new[0].directory();
     let (ours, theirs) = (new[0].url(), old[0].url());
     let joint = format!("old_masters = [{theirs:?}]\n");
-    let strict = "strict = true\n";
+    let strict = "quarantine = \"strict\"\n";
     let both = format!("{joint}[profile.b]\nmasters = [{theirs:?}]\n{strict}");
-    let differ = "in the profiles \"b\" and \"cron\", which differ in strict, ";
+    let differ = "in the profiles \"b\" and \"cron\", which differ in quarantine, ";
     let has = "quorlock: QUORLOCK_MASTERS has 127.0.0.1:";
     for (in_file, more, list, says) in [
         (&ours, both, ["", ""], differ),

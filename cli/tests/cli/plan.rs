@@ -250,6 +250,11 @@ fn no_step_is_needed_for_the_same_masters() {
     ended
         .begins("Both lists have the same masters")
         .ends(" no vote for 1m 1s.\n");
+    let off = format!("{words} --quarantine off");
+    run(&[], &off)
+        .is(0)
+        .hides("no vote for")
+        .tells("votes at once");
     let ended = run(&[], &format!("{words} --json")).is(0);
     assert_eq!(ended.json()["step"], Value::Null);
 }
@@ -283,12 +288,12 @@ fn programs_with_other_lists_and_other_keys_are_no_reason_to_wait() {
     assert!(who.ends_with(&format!("/{}", old.id())), "{ended}");
 }
 
-/// With --strict, masters that no program has used have no vote for a while.
+/// With --quarantine strict, masters that no program has used have no vote for a while.
 #[test]
 fn the_plan_does_not_begin_while_new_masters_have_no_vote() {
     let masters = masters(4);
     let [old, new] = [0..3, 1..4].map(|some| urls(&masters[some]));
-    ended(plan(&old, &new).arg("--strict"))
+    ended(plan(&old, &new).arg("--quarantine=strict"))
         .is(1)
         .tells("Not yet: too few masters can vote");
 }

@@ -15,7 +15,8 @@ fn a_list_that_drops_settings_of_the_file_is_an_error() {
     let part = masters[0].url().replace("127.0.0.1", "localhost");
     for (settings, option) in [
         (LOCKS, "--key-template"),
-        ("strict = true", "--strict (off: --strict=false)"),
+        ("quarantine = \"strict\"", "--quarantine"),
+        ("quarantine = \"off\"", "--quarantine"),
         ("max_ttl = \"2m\"", "--max-ttl"),
     ] {
         configure(folder, &self::list(&masters), settings);
@@ -42,8 +43,12 @@ fn profiles_with_the_same_locks_have_the_same_settings() {
     let local = masters[0].url().replace("127.0.0.1", "localhost");
     for (settings, expected) in [
         ("max_ttl = \"2m\"", "max_ttl"),
-        ("strict = true", "strict"),
-        ("max_ttl = \"60s\"\nstrict = false\nttl = \"7s\"", ""),
+        ("quarantine = \"strict\"", "quarantine"),
+        ("quarantine = \"off\"", "quarantine"),
+        (
+            "max_ttl = \"60s\"\nquarantine = \"observed\"\nttl = \"7s\"",
+            "",
+        ),
         ("key_template = \"{name}\"", ""),
         // A purpose of its own, whose locks are others.
         ("key_template = \"long:{name}\"\nmax_ttl = \"2m\"", ""),
@@ -92,7 +97,7 @@ fn settings_that_are_given_or_the_same_are_no_error() {
         command.env("QUORLOCK_MASTERS", &urls);
         ended(command.envs(variables.iter().copied())).is(expected);
     };
-    let usual = "key_template = \"{name}\"\nstrict = false\nmax_ttl = \"60s\"";
+    let usual = "key_template = \"{name}\"\nquarantine = \"observed\"\nmax_ttl = \"60s\"";
     configure(folder, &list(&masters), usual);
     ends("status job", &[], 0);
     let settings = format!("{LOCKS}\nmax_ttl = \"2m\"");
@@ -107,15 +112,20 @@ fn settings_that_are_given_or_the_same_are_no_error() {
         let words = format!("--key-template {{name}} {command}");
         ends(&words, &[template, ("QUORLOCK_MAX_TTL", "2m")], 0);
     }
-    configure(folder, &list(&masters), "strict = true");
-    let strict = |value| ("QUORLOCK_STRICT", value);
-    ends("status job", &[strict("false")], 0);
-    ends("--strict=false status job", &[strict("true")], 0);
-    ends("--strict run -n --ready 10ms job -- true", &[], 69); // new masters have no vote
-    ends("status job", &[strict("perhaps")], 78);
-    let wrong = [strict("true"), ("QUORLOCK_MAX_TTL", "one")];
+    configure(folder, &list(&masters), "quarantine = \"strict\"");
+    let quarantine = |word| ("QUORLOCK_QUARANTINE", word);
+    ends("status job", &[quarantine("observed")], 0);
+    let words = "--quarantine off status job";
+    ends(words, &[quarantine("strict")], 0);
+    ends(
+        "--quarantine strict run -n --ready 10ms job -- true",
+        &[],
+        69,
+    ); // new masters have no vote
+    ends("status job", &[quarantine("true")], 78);
+    let wrong = [quarantine("strict"), ("QUORLOCK_MAX_TTL", "one")];
     ends("status job", &wrong, 78);
-    ends("--strict status job --strict", &[], 64);
+    ends("--quarantine strict status job --quarantine off", &[], 64);
 }
 
 /// A program that holds locks by other settings than its user thinks is one of two holders.
@@ -126,7 +136,7 @@ fn variables_that_count_for_nothing_are_told_of() {
     let file = configure(folder, &list(&masters), "ttl = \"20\"");
     let list = urls(&masters);
     let told = format!(
-        "quorlock: these variables count for nothing: QUORLOCK_CONFIG, QUORLOCK_STRICT, \
+        "quorlock: these variables count for nothing: QUORLOCK_CONFIG, QUORLOCK_QUARANTINE, \
          QUORLOCK_USER; `quorlock man | man -l -` shows those that count beside the profile \"cron\" in \
          {}\n",
         file.display()
@@ -138,7 +148,7 @@ fn variables_that_count_for_nothing_are_told_of() {
     ] {
         let mut command = at(folder, words);
         let others = [
-            "STRICT",
+            "QUARANTINE",
             "USER",
             "CONFIG",
             "LOCK",
@@ -204,7 +214,7 @@ fn a_list_that_is_wrong_has_one_status_wherever_it_comes_from() {
 fn a_file_about_other_masters_is_no_error() {
     let (ours, theirs) = (masters(3), masters(1));
     let folder = ours[0].directory();
-    let strict = format!("{LOCKS}\nstrict = true");
+    let strict = format!("{LOCKS}\nquarantine = \"strict\"");
     let other = urls(&ours).replace(',', "/1,") + "/1";
     // Another database has other keys.
     for (in_file, urls) in [(&ours, other), (&theirs, urls(&ours))] {

@@ -147,9 +147,9 @@ fn a_holder_on_masters_in_quarantine_keeps_the_lock() {
     let masters = masters(3);
     write_mutex(&masters, "job", "t");
     write_mutex(&masters[..1], "rare", "t");
-    let ended = run(&masters, "--strict status job").is(75);
+    let ended = run(&masters, "--quarantine strict status job").is(75);
     ended.shows_times(3, "mutex, no vote for ");
-    run(&masters, "--strict status rare")
+    run(&masters, "--quarantine strict status rare")
         .is(75)
         .begins("rare  split: held on 1 of 3 masters, and too few others are free")
         .shows_times(2, "free, no vote for ");

@@ -2,7 +2,9 @@
 
 use std::{env, ffi::OsString};
 
-use super::shared_settings::{SharedSettings, text, time, wrong};
+use serde::de::{IntoDeserializer, value::Error};
+
+use super::shared_settings::{SharedSettings, quarantine, text, time, wrong};
 use crate::{core::config_error::ConfigError, master::MasterSpec};
 
 /// Reads the variables, in which an empty value counts as none.
@@ -37,8 +39,8 @@ impl SharedSettings {
             "response_timeout" => self.response_timeout = Some(time(&text(value)?)?),
             "key_template" => self.key_template = Some(text(value)?),
             _ => {
-                let truth = text(value)?.parse();
-                self.strict = Some(truth.map_err(|_| "is neither true nor false")?);
+                let word = quarantine(text(value)?.into_deserializer());
+                self.quarantine = word.map_err(|error: Error| error.to_string())?;
             }
         }
         Ok(())
@@ -140,11 +142,14 @@ pub const SETTINGS: [[&str; 4]; 14] = [
     ["QUORLOCK_KEY_TEMPLATE", "key_template", "KEY",
         "Key of a lock on the masters [{name}]. For example locks:{name}. It must be the same in \
          all programs."],
-    ["QUORLOCK_STRICT", "strict", "BOOL",
-        "Give no vote to masters that no program has used before. A master that is new, or lost its \
-         keys, has no vote for max_ttl. Use it in all programs if some of them come and go, such as \
-         cron jobs: they see each master for the first time, and would not notice that it has \
-         restarted without its locks."],
+    ["QUORLOCK_QUARANTINE", "quarantine", "WORD",
+        "Protection from masters that may have forgotten locks [observed]. It must be the same in \
+         all programs. With strict, a master that is new, or lost its keys, has no vote for \
+         max_ttl. Use strict if some programs come and go, such as cron jobs: they see each master \
+         for the first time, and would not notice that it has restarted without its locks. With \
+         observed, a master that lost its keys counts as new for programs that never used it. With \
+         off, a master that restarted without its keys votes at once, and may give away a lock \
+         that is held."],
 ];
 
 /// The variable with the masters.
@@ -210,9 +215,9 @@ mod tests {
             ("QUORLOCK_TLL", Some("QUORLOCK_TTL")),
             ("QUORLOCK_USRE", Some("QUORLOCK_USER")),
             ("quorlock_ttl", Some("QUORLOCK_TTL")),
-            ("QUORLOK_STRICT", Some("QUORLOCK_STRICT")),
-            ("QUROLOCK_STRICT", Some("QUORLOCK_STRICT")),
-            ("QUORLOCK_STRCIT", Some("QUORLOCK_STRICT")),
+            ("QUORLOK_QUARANTINE", Some("QUORLOCK_QUARANTINE")),
+            ("QUROLOCK_QUARANTINE", Some("QUORLOCK_QUARANTINE")),
+            ("QUORLOCK_QUARATNINE", Some("QUORLOCK_QUARANTINE")),
             ("QUORLOCK_MASTER", Some("QUORLOCK_MASTERS")),
             ("QUORLOCK_MASTER_URLS", unknown), // without masters, nothing starts
             ("QUORLOCK_MASTERS_FILE", Some("QUORLOCK_MASTERS")),
@@ -293,7 +298,8 @@ mod tests {
                 "l:{name}",
                 "key_template: Some(\"l:{name}\")",
             ),
-            ("STRICT", "true", "strict: Some(true)"),
+            ("QUARANTINE", "strict", "quarantine: Some(Strict)"),
+            ("QUARANTINE", "off", "quarantine: Some(Off)"),
         ] {
             let name = format!("QUORLOCK_{name}");
             let shown = format!("{:?}", read(&[(&name, value)]).unwrap());
@@ -312,7 +318,11 @@ mod tests {
         for (name, value, reason) in [
             ("MAX_TTL", "hunter2", time),
             ("TTL", "10x", time),
-            ("STRICT", "hunter2", "is neither true nor false"),
+            (
+                "QUARANTINE",
+                "hunter2",
+                "is not a quarantine, expected strict, observed or off",
+            ),
             (
                 "OLD_MASTERS",
                 "redis://a,redis://:hunter2@b:x",

@@ -90,9 +90,9 @@ pub struct SharedSettings {
     pub response_timeout: Option<Duration>,
     /// See [`Builder::key_template`].
     pub key_template: Option<String>,
-    /// Whether the quarantine is [`Strict`](Quarantine::Strict).
-    #[serde(deserialize_with = "flag_in_file")]
-    pub strict: Option<bool>,
+    /// See [`Builder::quarantine`]. In a file, `"strict"`, `"observed"` or `"off"`.
+    #[serde(deserialize_with = "quarantine")]
+    pub quarantine: Option<Quarantine>,
 }
 
 impl SharedSettings {
@@ -217,16 +217,16 @@ impl SharedSettings {
         let builder = node.into_iter().fold(builder, Builder::response_timeout);
         let template = settings.key_template.into_iter();
         let builder = template.fold(builder, Builder::key_template);
-        let strict = settings.strict.filter(|is_strict| *is_strict).into_iter();
-        Ok(strict.fold(builder, |builder, _| builder.quarantine(Quarantine::Strict)))
+        let quarantine = settings.quarantine.into_iter();
+        Ok(quarantine.fold(builder, Builder::quarantine))
     }
 }
 
 impl Builder {
     /// Returns a builder with the [shared settings](SharedSettings) of the environment. The command
     /// line reads the same variables: `QUORLOCK_MASTERS`, which must be set,
-    /// `QUORLOCK_OLD_MASTERS`, `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_STRICT` and
-    /// others.
+    /// `QUORLOCK_OLD_MASTERS`, `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_QUARANTINE`
+    /// and others.
     ///
     /// If all programs use this method, an operator can change the settings on which all programs
     /// must agree, such as the masters, without new code. All methods of the builder can still be
@@ -296,9 +296,12 @@ enum Time {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "strict must be true or false, without quotes")]
-enum Flag {
-    Bool(bool),
+#[serde(
+    untagged,
+    expecting = "is not a quarantine, expected strict, observed or off"
+)]
+enum Word {
+    Quarantine(Quarantine),
 }
 
 fn masters_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<MasterSpec>, D::Error> {
@@ -315,9 +318,12 @@ fn time_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, 
     }))
 }
 
-fn flag_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<bool>, D::Error> {
-    let Flag::Bool(flag) = Flag::deserialize(from)?;
-    Ok(Some(flag))
+/// Reads a word, of a variable, too.
+pub(super) fn quarantine<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Quarantine>, D::Error> {
+    let Word::Quarantine(quarantine) = Word::deserialize(from)?;
+    Ok(Some(quarantine))
 }
 
 /// Reads at most 64 KiB of the file, because a file of that length is too long for a password.

@@ -155,7 +155,7 @@ impl Setting {
         let path = self.directory.join(format!("quorlock-{place}.toml"));
         let max_ttl = MOST_TTL.as_millis();
         let set = format!(
-            "[profile.drill]\nmasters = {masters:?}\nstrict = true\n\
+            "[profile.drill]\nmasters = {masters:?}\nquarantine = \"strict\"\n\
              ttl = \"{max_ttl}ms\"\nmax_ttl = \"{max_ttl}ms\"\n"
         );
         fs::write(&path, set)?;
