@@ -47,7 +47,7 @@ cp "$added/dummy.rs" src/core/kind/
 fails_with 'lua/dummy/describe.lua' tests
 mkdir lua/dummy
 cp "$added"/lua/*.lua lua/dummy/
-fails_with 'Kind::Dummy, Verb::Acquire)' tests
+fails_with 'LockKind::Dummy, Verb::Acquire)' tests
 sed -i "/^        match (self.lock_id.kind(), self.verb()) {$/r $added/table.txt" src/core/protocol/words.rs
 rows=tests/conformance/rows/dummy.txt
 fails_with "$rows" tests core::protocol::words

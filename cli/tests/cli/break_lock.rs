@@ -124,7 +124,10 @@ fn a_mutex_is_broken_by_the_name_of_its_holder() {
         .says("is not one holder of \"job\"");
     assert!(all_have(&masters[..1], "job"));
 
-    run(&masters, &format!("break -y --holder {client} job"))
-        .is(0)
-        .shows_times(3, "  broken\n");
+    run(
+        &masters,
+        &format!("--response-timeout 5s break -y --holder {client} job"),
+    )
+    .is(0)
+    .shows_times(3, "  broken\n");
 }

@@ -14,8 +14,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 async fn on_one_host(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
-    locks.ready_within(Duration::from_secs(5)).await?;
-    // Longer than the clocks of the hosts differ, and shorter than the time to the next run.
+    // Longer than `max_ttl`: after a power cut, masters have no vote for that time.
+    locks.ready_within(Duration::from_secs(90)).await?;
+    // Longer than the wait above plus the difference of the hosts' clocks, and shorter than the
+    // time to the next run. Needs masters that persist: see `Lock::min_hold`.
     let lock = locks
         .mutex("nightly report")
         .min_hold(Duration::from_secs(600));

@@ -118,6 +118,8 @@ impl AcquireError {
 
     /// Returns whether no client can get the lock now: too few masters can vote, or they are too
     /// slow, or this coordinator is closed. Try again later, unless [`is_final`](Self::is_final). A
+    /// refused login counts here, too, because passwords change while programs run:
+    /// [`MasterHealth::needs_repair`](crate::health::MasterHealth::needs_repair) tells. A
     /// server answers its own client with 503 in HTTP.
     pub fn is_unavailable(&self) -> bool {
         self.0.reason.is_unavailable()

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use super::{
-    Guard, MultiGuard, ReadGuard, WriteGuard,
+    Guard, ReadGuard, WriteGuard,
     any::{
         AnyGuard, Fenceable, OneName,
         sealed::{FromGuard, Key},
@@ -43,7 +43,7 @@ impl<G: OneName> FencedGuard<G> {
     }
 }
 
-impl FencedGuard<MultiGuard> {
+impl<G: Fenceable> FencedGuard<G> {
     /// Returns each name that the guard holds, with the fencing token for the resource that the
     /// name protects. The order is that of [`names`](Guard::names). **Each name has tokens of its
     /// own:** the token of one name says nothing about the resource of another.
@@ -61,7 +61,7 @@ impl FencedGuard<MultiGuard> {
     /// # Ok(()) }
     /// ```
     pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
-        self.guard.fencing_tokens()
+        self.as_ref().fencing_tokens()
     }
 }
 

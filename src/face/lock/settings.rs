@@ -80,7 +80,8 @@ impl<G> Lock<G> {
     /// minimum hold, the lock stays until the TTL ends.
     ///
     /// A job that fails keeps others away, too. To allow a repeat,
-    /// [break](crate::Coordinator::break_held) the lock.
+    /// [break](crate::Coordinator::break_held) the lock, but only after the job has ended: an
+    /// inspection shows the lock as held in both cases.
     ///
     /// # Not guaranteed
     ///
@@ -98,8 +99,10 @@ impl<G> Lock<G> {
     /// Masters that restart may forget a lock that stays without a holder. The
     /// [quarantine](crate::Quarantine) protects holders only: these masters vote again after
     /// [`max_ttl`](crate::Builder::max_ttl), even if the minimum hold is longer. The lock is free
-    /// if a majority of masters has forgotten it. Against this, let the masters persist, or set a
-    /// `max_ttl` of at least the minimum hold in all programs.
+    /// if a majority of masters has forgotten it. Against this, let the masters persist. Or set a
+    /// `max_ttl` of at least the minimum hold and a [`Strict`](crate::Quarantine::Strict)
+    /// quarantine, both in all programs: to a new process, a master that has forgotten everything
+    /// looks new otherwise.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
