@@ -138,7 +138,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend: lost "orders/42": a majority of masters no longer hold it for this guard; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
+        r#"lost "orders/42": a majority of masters no longer hold it for this guard; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
     );
 
     // The lock is still reported as lost after its validity has ended.
@@ -146,7 +146,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend: lost "orders/42": a majority of masters no longer hold it for this guard; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
+        r#"lost "orders/42": a majority of masters no longer hold it for this guard; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
     );
 
     world.masters.iter().for_each(MemoryMaster::forget);
@@ -155,7 +155,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend: lost "orders/42": its validity ended without an extension; last round: a granted, b granted, c granted"#,
+        r#"lost "orders/42": its validity ended without an extension; last round: a granted, b granted, c granted"#,
     );
 }
 
@@ -168,7 +168,7 @@ async fn an_extension_that_was_too_slow_is_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"could not extend: lost "orders/42": its validity ended without an extension; last round: a confirmed, b confirmed, c not answered yet"#,
+        r#"lost "orders/42": its validity ended without an extension; last round: a confirmed, b confirmed, c not answered yet"#,
     );
 }
 

@@ -195,20 +195,9 @@ async fn an_owner_that_cannot_be_used_is_refused_before_anything_is_sent() {
     let refused = "a mutex cannot be given an owner: use a reentrant lock, which an owner can \
                    acquire again";
     assert_eq!(no_owner(LockKind::Mutex).to_string(), refused);
-    let refused = "a semaphore cannot be given an owner: each of its acquisitions has an owner of \
-                   its own";
-    assert_eq!(no_owner(LockKind::Semaphore).to_string(), refused);
     let commands = world.commands();
     for (lock, error) in [
         (locks.mutex(NAME).owner(&owner), no_owner(LockKind::Mutex)),
-        (
-            locks.multi_mutex([NAME, "b"]).plain().owner(&owner),
-            no_owner(LockKind::Mutex),
-        ),
-        (
-            locks.semaphore(NAME, 2).plain().owner(&owner),
-            no_owner(LockKind::Semaphore),
-        ),
         (locks.reentrant(NAME, &foreign), is_foreign.clone()),
         (locks.fair(NAME).owner(&foreign), is_foreign.clone()),
         (

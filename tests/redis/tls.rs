@@ -365,3 +365,11 @@ fn tls_that_verifies_nothing_is_refused_before_anything_is_sent() {
 fn nothing_trusted() -> ClientConfig {
     trusting_all([]).with_no_client_auth()
 }
+
+/// Otherwise all connections would be plain.
+#[tokio::test]
+async fn a_configuration_that_no_master_uses_is_refused() {
+    let builder = patient().tls(nothing_trusted());
+    let refused = builder.master("redis://127.0.0.1:1").build();
+    assert_eq!(refused.unwrap_err(), ConfigError::UnusedTls);
+}

@@ -26,7 +26,7 @@ pub enum ExtendError {
 
     /// The lock is lost, so the guard is not valid. If the lock was lost before the call, nothing
     /// was sent.
-    #[error("could not extend: {0}")]
+    #[error(transparent)]
     Lost(#[from] LostError),
 
     /// Too few masters confirmed in time. The guard is as valid as before the call. Try again after

@@ -333,7 +333,8 @@ impl Builder {
     /// Sets the TLS configuration for `rediss://` masters: the root certificates to trust, and the
     /// client certificate to present. By default, the trusted roots are those of the system, or
     /// those in the file that the environment variable `SSL_CERT_FILE` names, and there is no
-    /// client certificate.
+    /// client certificate. If no master has such a URL, [`build`](Self::build) fails, because all
+    /// connections would be plain.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -374,7 +375,7 @@ impl Builder {
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let listed = Listed::parse(self.masters.clone(), self.old_masters.clone())?;
         let opener = self.opener(listed.lists_id())?;
-        Ok(opener.open(listed, None))
+        opener.open(listed, None)
     }
 
     /// Checks all settings except the masters. The opened coordinators have this `lists_id`.

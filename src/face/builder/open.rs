@@ -38,7 +38,15 @@ pub(crate) struct Opener {
 impl Opener {
     /// Starts the tasks of a coordinator of these masters. Without a name, the coordinator has
     /// the name in the settings.
-    pub(crate) fn open(&self, listed: Listed, coordinator: Option<&Arc<str>>) -> Coordinator {
+    pub(crate) fn open(
+        &self,
+        listed: Listed,
+        coordinator: Option<&Arc<str>>,
+    ) -> Result<Coordinator, ConfigError> {
+        #[cfg(feature = "tls")]
+        if self.tls.is_some() && !listed.masters.iter().any(MasterSpec::uses_tls) {
+            return Err(ConfigError::UnusedTls);
+        }
         let mut config = self.config.clone();
         config.coordinator = coordinator.cloned().or(config.coordinator);
         let key = config.key_template.example();
@@ -57,11 +65,11 @@ impl Opener {
         let supervised = supervised.collect();
         let owners = self.owners.clone();
         let context = Context::start(owners, machine, supervised, &self.runtime);
-        Coordinator {
+        Ok(Coordinator {
             context,
             lists_id: self.lists_id,
             has_name: None,
-        }
+        })
     }
 }
 

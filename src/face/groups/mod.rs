@@ -139,11 +139,11 @@ impl Groups {
         let choices = Arc::new([&groups, &old_groups].map(|groups| Choice::new(groups)));
         let opened = opened.map(|(key, (name, listed))| {
             let choices = choices.clone();
-            let mut locks = opener.open(listed, Some(&name));
+            let mut locks = opener.open(listed, Some(&name))?;
             locks.has_name = Some(Arc::new(move |name| key_of(&choices, name) == key));
-            (key, locks)
+            Ok((key, locks))
         });
-        let coordinators: BTreeMap<_, _> = opened.collect();
+        let coordinators: BTreeMap<_, _> = opened.collect::<Result<_, _>>()?;
         let first = coordinators.values().next().cloned();
         Ok(Self(Arc::new(Inner {
             choices,

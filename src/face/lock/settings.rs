@@ -14,8 +14,7 @@ impl Lock {
     /// that holds the lock and acquires it again waits for itself.
     ///
     /// Replaces the owner of a reentrant lock. An owner that cannot be used is reported when the
-    /// lock is acquired: [`TakesNoOwner`](ConfigError::TakesNoOwner) for a mutex or a semaphore,
-    /// and
+    /// lock is acquired: [`TakesNoOwner`](ConfigError::TakesNoOwner) for a mutex, and
     /// [`ForeignOwner`](ConfigError::ForeignOwner) if another coordinator made the owner.
     ///
     /// ```
