@@ -37,6 +37,9 @@
 //! [reentrant](Lock::owner). [Which lock](crate::docs::recipes#which-lock) says more. Use each name
 //! with one kind of lock. The use of a second kind is detected only while the lock is held.
 //!
+//! A lock may outlive its process: [`Guard::detach`] gives a text, with which another process can
+//! [attach](Coordinator::attach) the lock and release it.
+//!
 //! # Runtime
 //!
 //! The crate needs tokio. Build a coordinator inside a runtime with time and I/O enabled, and keep
@@ -127,6 +130,7 @@ pub use crate::{
         config_error::ConfigError,
         error::{AcquireError, AskError, ExtendError, LostError, QuorumError},
         kind::LockKind,
+        protocol::detached::Detached,
         reason::Reason,
         restart::Quarantine,
         time::lease::Renewal,
@@ -138,6 +142,7 @@ pub use crate::{
     face::{
         builder::Builder,
         coordinator::Coordinator,
+        detach::DetachError,
         fence::FencingToken,
         groups::{Groups, group::Group},
         guard::{FencedGuard, Guard, MultiGuard, PermitGuard, ReadGuard, WriteGuard},

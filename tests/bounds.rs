@@ -15,10 +15,10 @@ use std::{
 };
 
 use quorlock::{
-    AcquireError, AskError, Builder, ConfigError, Coordinator, ExtendError, FencedGuard,
-    FencingToken, Group, Groups, Guard, Holder, Inspection, Lock, LockKind, LockState, LostError,
-    LostReason, MasterSpec, MultiGuard, Owner, PermitGuard, Quarantine, QuorumError, ReadGuard,
-    ReadWriteLock, Reason, Renewal, SharedSettings, WriteGuard,
+    AcquireError, AskError, Builder, ConfigError, Coordinator, DetachError, Detached, ExtendError,
+    FencedGuard, FencingToken, Group, Groups, Guard, Holder, Inspection, Lock, LockKind, LockState,
+    LostError, LostReason, MasterSpec, MultiGuard, Owner, PermitGuard, Quarantine, QuorumError,
+    ReadGuard, ReadWriteLock, Reason, Renewal, SharedSettings, WriteGuard,
     health::{MasterHealth, MasterState},
     tools::{
         ConnectError, ConnectStep, ConnectionName, DialRefusal, ExampleKey, ListsId, MasterList,
@@ -50,6 +50,8 @@ fn public_types_have_their_auto_traits() {
         ConnectionName: Clone Eq;
         Reason: Clone Eq;
         Coordinator: Clone;
+        DetachError: Error;
+        Detached: Clone;
         DialRefusal: Clone Copy Eq;
         ExampleKey: Clone Eq;
         ExtendError: Error Clone;
@@ -126,6 +128,7 @@ fn futures_are_send() {
         is_send(&lock.inspect());
         is_send(&lock.is_held());
         is_send(&guard.extend(second));
+        is_send(&locks.attach(&"".parse().unwrap()));
         is_send(&guard.all_votes());
         is_send(&guard.lost());
         is_send(&guard.run(tokio::task::yield_now()));

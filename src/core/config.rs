@@ -28,6 +28,9 @@ pub(crate) struct Config {
     pub(crate) quarantine: Quarantine,
     /// `None` means the default, which depends on other settings.
     pub(crate) max_ttl: Option<Ttl>,
+    /// A hash of the lists of masters, their databases and the key template. Programs with the same
+    /// place have the same locks.
+    pub(crate) place: u64,
 }
 
 impl Config {
@@ -49,6 +52,7 @@ impl Config {
             silent_waiter_timeout: millis(3_000),
             quarantine: Quarantine::default(),
             max_ttl: None,
+            place: 0,
         })
     }
 

@@ -31,6 +31,11 @@ pub enum Reason {
         reply: Arc<str>,
     },
 
+    /// A lock that was detached is not held any more: it has expired, or was released or broken.
+    /// Only [`attach`](crate::Coordinator::attach) fails for this reason. Another holder may have
+    /// the lock.
+    Gone,
+
     /// Other holders have the lock on so many masters that the rest is no majority.
     ///
     /// The votes do not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) names a
@@ -102,7 +107,7 @@ impl Reason {
     pub(crate) fn is_busy(&self) -> bool {
         matches!(
             self,
-            Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split
+            Self::Gone | Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split
         )
     }
 
@@ -119,7 +124,7 @@ impl Reason {
 
     /// Returns whether another attempt would be useless.
     pub(crate) fn is_final(&self) -> bool {
-        self.is_mistake() || *self == Self::Closed
+        self.is_mistake() || matches!(self, Self::Closed | Self::Gone)
     }
 
     /// Returns the word for this reason in the metrics. `None` if the call was a mistake of the
@@ -127,7 +132,7 @@ impl Reason {
     pub(crate) fn word(&self) -> Option<&'static str> {
         match self {
             Self::Closed => Some("closed"),
-            Self::Config(_) | Self::NotFenced | Self::Upgrade => None,
+            Self::Config(_) | Self::Gone | Self::NotFenced | Self::Upgrade => None,
             Self::Denied { .. } => Some("denied"),
             Self::Held { .. } | Self::OwnerBusy | Self::Queued | Self::Split => Some("busy"),
             Self::NoQuorum => Some("no_quorum"),
@@ -153,6 +158,7 @@ impl fmt::Display for Reason {
             }
             Self::Config(error) => return error.fmt(f),
             Self::Denied { .. } => "a right or a command is missing",
+            Self::Gone => "it is not held any more: it has expired, or was released or broken",
             Self::Held { remaining: None } => "held by another holder",
             Self::Held {
                 remaining: Some(left),
@@ -194,6 +200,7 @@ mod tests {
             (Reason::Closed, "unavailable", "closed"),
             (Reason::Config(ConfigError::EmptyName), "mistake", ""),
             (Reason::Denied { reply: "".into() }, "mistake", "denied"),
+            (Reason::Gone, "busy", ""),
             (Reason::Held { remaining: None }, "busy", "busy"),
             (Reason::NoQuorum, "unavailable", "no_quorum"),
             (Reason::NotFenced, "mistake", ""),
@@ -221,7 +228,7 @@ mod tests {
             let of: Vec<_> = classes.iter().filter(|(is_so, _)| *is_so).collect();
             assert_eq!(of, [&(true, class)], "{reason:?}");
             assert_eq!(reason.word().unwrap_or_default(), word, "{reason:?}");
-            let is_final = class == "mistake" || reason == Reason::Closed;
+            let is_final = class == "mistake" || matches!(reason, Reason::Closed | Reason::Gone);
             assert_eq!(reason.is_final(), is_final, "{reason:?}");
         }
     }

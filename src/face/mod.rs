@@ -4,7 +4,7 @@
 // need come first.
 pub(crate) mod builder;
 pub(crate) mod coordinator;
-
+pub(crate) mod detach;
 pub(crate) mod fence;
 pub(crate) mod groups;
 pub(crate) mod guard;

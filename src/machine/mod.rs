@@ -116,11 +116,27 @@ impl Machine {
         how: Asking,
         now: Now,
     ) -> ClaimId {
+        self.insert(now, |step| Claim::begin(lock_id, ttl, step, holding, how))
+    }
+
+    /// Begins a claim as [`Claim::attach`] does. Returns it with a reference for the caller.
+    pub(crate) fn attach(
+        &mut self,
+        lock_id: LockId,
+        ttl: Ttl,
+        holding: Holding,
+        now: Now,
+    ) -> ClaimId {
+        self.insert(now, |step| Claim::attach(lock_id, ttl, step, holding))
+    }
+
+    #[inline]
+    fn insert(&mut self, now: Now, begin: impl FnOnce(&mut Step<'_>) -> Claim) -> ClaimId {
         let mut spare = mem::take(&mut self.spare);
         let (claims, mut step) = self.split(ClaimId::default(), now);
         let id = claims.insert_with_key(|id| {
             step.id = id;
-            let claim = Claim::begin(lock_id, ttl, &mut step, holding, how);
+            let claim = begin(&mut step);
             boxed(&mut spare, claim)
         });
         self.spare = spare;

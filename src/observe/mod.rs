@@ -18,7 +18,7 @@ use crate::{
     },
     machine::{
         RoundId,
-        claim::{KEPT, LOST, RELEASED},
+        claim::{KEPT, LOST, RELEASED, detach::DETACHED},
         out::{Hold, What},
         round::{CONFIRMED, CONFIRMED_LATE, FAILED},
     },
@@ -247,7 +247,7 @@ impl LockObserver {
     }
 }
 
-const ENDS: &[&str] = &[KEPT, LOST, RELEASED];
+const ENDS: &[&str] = &[DETACHED, KEPT, LOST, RELEASED];
 const REASONS: &[&str] = &["taken_away", "expired", "closed", "renewal_limit"];
 const RENEWALS: &[&str] = &[CONFIRMED, CONFIRMED_LATE, FAILED];
 const ROUNDS: &[&str] = &["cut_short", "no_majority", "too_slow", "won"];

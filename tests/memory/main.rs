@@ -16,6 +16,7 @@ mod close;
 mod config;
 mod connection;
 mod crowd;
+mod detach;
 mod errors;
 mod executors;
 mod extend;

@@ -76,8 +76,8 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     (
         "async await",
-        "src/driver/ src/master/ src/face/builder/open.rs src/face/coordinator/ src/face/groups/ \
-         src/face/guard/ src/face/lock/",
+        "src/driver/ src/master/ src/face/builder/open.rs src/face/coordinator/ src/face/detach.rs \
+         src/face/groups/ src/face/guard/ src/face/lock/",
         "rules are functions of their arguments",
     ),
     (

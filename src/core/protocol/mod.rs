@@ -3,6 +3,7 @@
 
 pub(crate) mod command;
 pub(crate) mod connection_name;
+pub(crate) mod detached;
 pub(crate) mod identity;
 pub(crate) mod name;
 pub(crate) mod reply;

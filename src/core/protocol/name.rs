@@ -246,6 +246,11 @@ impl Token {
         Self(text)
     }
 
+    /// Returns the token with this text. `None` if the text is too long.
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        (text.len() <= Self::MOST).then(|| Self(text.as_bytes().into()))
+    }
+
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }

@@ -50,6 +50,7 @@ pub(super) async fn attempt(
     if let Some(reentered) = reenter(request, &owned).await? {
         return Ok(reentered);
     }
+    owned.check_attempt().map_err(Reason::Config)?;
     let has_queue = request.lock_id.kind().has_queue();
     let ticket = has_queue.then(|| Ticket::new(context.timestamps.next(), owner.id()));
     let identity = owner.identity(ticket);

@@ -144,7 +144,7 @@ impl<'a> Call<'a> {
         let request = self.request;
         drop(self);
         if let Ok(level) = result {
-            level.claim.hold(request);
+            level.claim.hold(request.renewal, request.min_hold);
         }
     }
 }

@@ -264,6 +264,7 @@ impl<'a> QueuedWait<'a> {
                 return Err(Reason::OwnerBusy.into());
             };
             if !self.owned.is_held(&self.request.context) {
+                self.owned.check_attempt().map_err(Reason::Config)?;
                 return Ok(permit);
             }
             drop(permit);

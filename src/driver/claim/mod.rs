@@ -20,7 +20,7 @@ use crate::{
         error::{Asked, LostError, QuorumError},
         kind::{Access, LockKind},
         protocol::LockId,
-        time::Tick,
+        time::{Renewal, Tick},
         view::{LockState, LostReason},
         vote::{Outcome, Round, Slot, Verb, Votes},
     },
@@ -33,6 +33,7 @@ use crate::{
 };
 
 pub(crate) mod ask;
+pub(crate) mod detach;
 pub(crate) mod extension;
 pub(crate) mod owned_lock;
 
@@ -142,7 +143,7 @@ impl ClaimHandle {
     /// Begins the hold after the lock was won or reentered, and starts to renew the lock. If the
     /// lock is held already, keeps its renewal limit unless the limit in `request` is later. Does
     /// the same with the end of the minimum hold.
-    pub(crate) fn hold(&self, request: &ask::LockRequest) {
+    pub(crate) fn hold(&self, renewal: Renewal, min_hold: Duration) {
         let observer = self.context.observer();
         // Only the first guard opens a hold, and only an owner may have another guard.
         let is_first = !self.kind().has_owner() || self.read(Claim::is_new);
@@ -151,8 +152,8 @@ impl ClaimHandle {
             .then(|| observer.hold(&self.lock_id, won))
             .flatten();
         self.step(|claim, step| {
-            claim.stay(step, request.min_hold);
-            claim.hold(step, request.renewal, &mut hold);
+            claim.stay(step, min_hold);
+            claim.hold(step, renewal, &mut hold);
         });
     }
 
@@ -279,7 +280,7 @@ impl Drop for ClaimHandle {
 pub(crate) struct Level {
     pub(crate) claim: ClaimHandle,
     /// Keeps alive the entry through which other tasks of the owner find the claim.
-    _owned: Option<Arc<OwnedLock>>,
+    owned: Option<Arc<OwnedLock>>,
     /// `true` if other clients may share the lock with this level.
     is_shared: AtomicBool,
 }
@@ -289,7 +290,7 @@ impl Level {
     pub(crate) fn new(claim: ClaimHandle, access: Access, owned: Option<Arc<OwnedLock>>) -> Self {
         Self {
             claim,
-            _owned: owned,
+            owned,
             is_shared: AtomicBool::new(access == Access::Shared),
         }
     }

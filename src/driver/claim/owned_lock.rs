@@ -2,7 +2,7 @@
 //! the owner share one claim.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     pin::pin,
     sync::{
@@ -17,6 +17,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use super::ClaimHandle;
 use crate::{
     core::{
+        config_error::ConfigError,
         protocol::{Identity, LockId, Ticket, identity::OwnerAttempt},
         time::LeaseTick,
     },
@@ -33,6 +34,8 @@ pub(crate) struct LockOwner {
     attempts: AtomicU64,
     /// The locks that the owner holds or tries to acquire.
     locks: Mutex<HashMap<LockId, Weak<OwnedLock>>>,
+    /// The locks that were detached.
+    detached: Mutex<HashSet<LockId>>,
     home: HomeProcess,
 }
 
@@ -42,6 +45,7 @@ impl LockOwner {
             id,
             attempts: AtomicU64::new(0),
             locks: Mutex::default(),
+            detached: Mutex::default(),
             home: HomeProcess::this(),
         }
     }
@@ -123,6 +127,26 @@ impl OwnedLock {
         let id = (*self.claim.lock())?;
         let is_held = (context.machine).with(|machine, now| machine.share_held(id, now));
         is_held.then(|| ClaimHandle::new(context, &self.lock_id, id))
+    }
+
+    /// Notes whether the owner has detached the lock.
+    pub(crate) fn set_detached(&self, is_detached: bool) {
+        let (mut detached, lock_id) = (self.owner.detached.lock(), &self.lock_id);
+        match is_detached {
+            true => detached.insert(lock_id.clone()),
+            false => detached.remove(lock_id),
+        };
+    }
+
+    /// Fails if the owner has detached the lock. Must be called before an attempt of the owner,
+    /// after the caller has found out that the owner does not hold the lock.
+    pub(crate) fn check_attempt(&self) -> Result<(), ConfigError> {
+        match self.owner.detached.lock().contains(&self.lock_id) {
+            true => Err(ConfigError::OwnerDetached {
+                name: self.lock_id.name().to_string(),
+            }),
+            false => Ok(()),
+        }
     }
 
     pub(crate) fn is_held(&self, context: &Arc<Context>) -> bool {

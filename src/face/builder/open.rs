@@ -1,6 +1,6 @@
 //! Checks lists of masters, and opens coordinators, which connect to these masters.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use tokio::runtime::Handle;
 
@@ -8,6 +8,7 @@ use crate::{
     core::{
         config::Config,
         config_error::ConfigError,
+        hash::hash,
         protocol::{
             connection_name::{ConnectionName, ListsId},
             identity::ClientName,
@@ -53,6 +54,11 @@ impl Opener {
         let client = config.client_name.as_ref().map(ClientName::as_str);
         let name = ConnectionName::new(self.lists_id, key.key(), config.max_ttl(), client);
         let name = name.to_string();
+        let addresses = listed.roster.masters.iter();
+        let databases = listed.masters.iter().map(MasterSpec::database);
+        let databases: BTreeSet<_> = addresses.zip(databases).collect();
+        let place = format!("{} {} {databases:?}", listed.lists_id(), key.key());
+        config.place = hash(place.bytes());
         let masters = listed.masters.into_iter();
         #[cfg(feature = "tls")]
         let masters = masters.map(|spec| match &self.tls {

@@ -20,6 +20,7 @@ use crate::{
     core::{
         error::{ExtendError, LostError, QuorumError},
         kind::Access,
+        protocol::detached::Detached,
         view::LockState,
         vote::{Slot, votes::Votes},
     },
@@ -81,6 +82,12 @@ impl Guard {
             first,
             others,
         }
+    }
+
+    /// Returns the guard of all these levels, at least one.
+    pub(crate) fn of_all(mut levels: Vec<Level>) -> Self {
+        let others = levels.split_off(1);
+        Self::new(levels.remove(0), others)
     }
 
     /// Returns the lock's name. If the guard holds [several](Self::names) names, returns the first.
@@ -335,6 +342,15 @@ impl Guard {
             }
         }
         result
+    }
+
+    pub(crate) async fn detached(&self, ttl: Duration) -> Result<Detached, ExtendError> {
+        self.extend(ttl).await?;
+        let locks = self.levels().map(Level::detach);
+        Ok(Detached {
+            ttl,
+            locks: locks.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Releases the lock on all masters, and waits until a majority has confirmed. If the guard

@@ -14,7 +14,7 @@ use crate::{
     },
     driver::{
         acquire,
-        claim::{Level, ask::LockRequest, owned_lock::LockOwner},
+        claim::{ask::LockRequest, owned_lock::LockOwner},
         context::Context,
     },
 };
@@ -336,7 +336,9 @@ impl Requests {
     async fn try_acquire(&self) -> Result<Guard, AcquireError> {
         Ok(match self {
             Self::One(request) => Guard::new(acquire::try_acquire(request).await?, Vec::new()),
-            Self::All(requests) => guard_of_all(acquire::several::try_acquire_all(requests).await?),
+            Self::All(requests) => {
+                Guard::of_all(acquire::several::try_acquire_all(requests).await?)
+            }
         })
     }
 
@@ -344,7 +346,7 @@ impl Requests {
         Ok(match self {
             Self::One(request) => Guard::new(acquire::acquire(request, limit).await?, Vec::new()),
             Self::All(requests) => {
-                guard_of_all(acquire::several::acquire_all(requests, limit).await?)
+                Guard::of_all(acquire::several::acquire_all(requests, limit).await?)
             }
         })
     }
@@ -354,11 +356,6 @@ impl Requests {
 fn give<G: AnyGuard>(guard: Guard) -> Result<G, AcquireError> {
     let not_fenced = |guard: Guard| AcquireError::mistake(guard.name().into(), Reason::NotFenced);
     G::from_guard(guard, Key(())).map_err(not_fenced)
-}
-
-fn guard_of_all(mut levels: Vec<Level>) -> Guard {
-    let others = levels.split_off(1);
-    Guard::new(levels.remove(0), others)
 }
 
 impl<G> fmt::Debug for Lock<G> {

@@ -10,7 +10,7 @@ use crate::{
         time::{Lease, Ttl},
         vote::{MasterSet, Outcome, Round, Verb},
     },
-    machine::{VotesTo, round::Role},
+    machine::{RoundId, VotesTo, round::Role},
 };
 
 #[derive(Clone, Copy, Debug)]
@@ -36,24 +36,40 @@ impl Claim {
     ) -> Self {
         let lease = step.lease(ttl);
         let (round, role) = acquisition(lock_id.kind(), lease, step, how);
-        let mut claim = Self {
+        let newest = step.rounds.open(round, role);
+        let mut claim = Self::new(lock_id, ttl, step, holding, newest);
+        claim.phase = Phase::asking(how);
+        claim.ask_first(step, how);
+        claim
+    }
+
+    /// Returns a claim whose first round is `newest`, and asks all masters.
+    pub(super) fn new(
+        lock_id: LockId,
+        ttl: Ttl,
+        step: &Step<'_>,
+        holding: Holding,
+        newest: RoundId,
+    ) -> Self {
+        Self {
             began: step.now.monotonic,
             exclusive: u32::from(holding.access == Access::Exclusive),
             holding,
             keys_until: step.expiry(ttl),
             may_keep: MasterSet::NONE,
             rounds: 1,
-            lease,
+            lease: step.lease(ttl),
             validity: Duration::ZERO,
-            phase: Phase::asking(how),
-            newest: step.rounds.open(round, role),
+            phase: Phase::Asking {
+                unasked: MasterSet::NONE,
+                queue: None,
+            },
+            newest,
             timer: None,
             refs: 1,
             lock_id,
             ttl,
-        };
-        claim.ask_first(step, how);
-        claim
+        }
     }
 
     /// Asks the masters that were not asked at first, in the same round. These masters are asked

@@ -19,6 +19,7 @@ use crate::core::{
 };
 
 pub(crate) mod ask;
+pub(crate) mod detach;
 pub(crate) mod extend;
 pub(crate) mod step;
 #[cfg(test)]
