@@ -36,6 +36,7 @@
 
 mod ballots;
 mod change;
+mod detached;
 mod locks;
 mod masters;
 mod search;

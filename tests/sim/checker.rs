@@ -159,6 +159,8 @@ pub(super) struct Checker {
     same_time: Duration,
     count: u64,
     pub(super) acquired: u64,
+    /// The number of locks that were attached.
+    pub(super) passed: u64,
     /// The number of acquisitions of several locks at once.
     pub(super) sets: u64,
     found: Vec<(Rule, String)>,
@@ -217,6 +219,7 @@ impl Checker {
             same_time: Duration::from_millis(if plan.new.is_some() { 250 } else { 100 }),
             count: 0,
             acquired: 0,
+            passed: 0,
             sets: 0,
             found: Vec::new(),
         }
@@ -359,6 +362,30 @@ impl Checker {
         tenure
     }
 
+    /// Notes that a lock that `holder` had was attached. Returns the number of the tenure.
+    pub(super) fn attached(
+        &mut self,
+        lock: usize,
+        process: &Arc<Process>,
+        holder: u64,
+        guard: Arc<Guard>,
+    ) -> u64 {
+        self.count += 1;
+        self.passed += 1;
+        let tenure = self.count;
+        self.locks[lock].released_at = None;
+        let process = process.clone();
+        let held = Tenure {
+            process,
+            holder,
+            guard,
+        };
+        self.tenures.insert(tenure, held);
+        self.locks[lock].tenures.push(tenure);
+        self.check_overlap(lock);
+        tenure
+    }
+
     /// Checks that no more holders are valid now than the lock has room for. Called when a validity
     /// begins or is extended, because only then can two of them begin to overlap.
     pub(super) fn check_overlap(&mut self, lock: usize) {
@@ -416,8 +443,8 @@ impl Checker {
         is_valid.then_some(*holder)
     }
 
-    /// Takes the guard out of the hands of its task.
-    pub(super) fn end(&mut self, lock: usize, tenure: u64) {
+    /// Takes the guard out of the hands of its task. Returns its holder.
+    pub(super) fn end(&mut self, lock: usize, tenure: u64) -> Option<u64> {
         let is_valid = self.valid_holder(tenure).is_some();
         self.locks[lock].tenures.retain(|other| *other != tenure);
         self.locks[lock].busy_at = Instant::now();
@@ -430,11 +457,15 @@ impl Checker {
             let is_released = is_free && self.contenders.values().all(waits_well);
             self.locks[lock].released_at = is_released.then(Instant::now);
         }
-        if let Some(tenure) = self.tenures.remove(&tenure) {
-            self.locks[lock].last_holder = tenure.holder;
-            self.locks[lock].left.insert(tenure.holder, Instant::now());
-            tenure.process.enter(|| drop(tenure.guard));
-        }
+        let Tenure {
+            process,
+            holder,
+            guard,
+        } = self.tenures.remove(&tenure)?;
+        self.locks[lock].last_holder = holder;
+        self.locks[lock].left.insert(holder, Instant::now());
+        process.enter(|| drop(guard));
+        Some(holder)
     }
 
     /// Forgets the tenures of processes that have crashed.

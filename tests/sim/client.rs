@@ -18,7 +18,9 @@ use super::{
     stream,
     world::World,
 };
-use crate::{AcquireError, Coordinator, Groups, Guard, Lock, LockKind, Owner, Quarantine, Renewal};
+use crate::{
+    AcquireError, Coordinator, Groups, Guard, Lock, LockKind, Owner, Quarantine, Reason, Renewal,
+};
 
 /// What all programs of a run share.
 #[derive(Clone)]
@@ -28,6 +30,16 @@ pub(super) struct Shared {
     pub(super) checker: Arc<Mutex<Checker>>,
     /// The time at which tasks begin nothing new.
     pub(super) end: Instant,
+    /// The locks that were detached, and that no task has attached yet.
+    pub(super) detached: Arc<Mutex<Vec<Passed>>>,
+}
+
+/// A lock that a task has detached, for any other task to attach.
+pub(super) struct Passed {
+    wanted: Vec<usize>,
+    holders: Vec<u64>,
+    /// Its `Detached`, which the process that attaches it reads.
+    text: String,
 }
 
 impl Shared {
@@ -167,6 +179,10 @@ impl Task {
             return self.endure().await;
         }
         while Instant::now() < self.shared.end {
+            let passed = self.shared.detached.lock().pop();
+            if let Some(passed) = passed {
+                self.take_over(passed).await;
+            }
             let wanted = self.shared.plan.draw_wanted(&mut self.random);
             self.use_locks(&wanted).await;
             let mut pause = self.random.pick(&[0, 1, 20, 200]);
@@ -183,10 +199,15 @@ impl Task {
         let which = self.random.index(self.owners.len());
         let reads =
             self.shared.plan.locks[number].kind == LockKind::ReadWrite && self.random.is_one_in(2);
-        let lock = self.lock(wanted, which, reads);
+        // An owner cannot acquire again what it has detached.
+        let may_pass = self.shared.plan.passes_locks() && self.random.is_one_in(4);
+        let mut lock = self.lock(wanted, which, reads);
         let kind = self.shared.plan.locks[number].kind;
         let has_owner = self.shared.plan.locks[number].has_owner();
-        let owner = has_owner.then_some(self.first_owner | which as u64);
+        if may_pass && has_owner {
+            lock = lock.owner(&self.locks.new_owner());
+        }
+        let owner = (has_owner && !may_pass).then_some(self.first_owner | which as u64);
         let way = self.random.below(10);
         let manner = Manner {
             reads,
@@ -253,15 +274,110 @@ impl Task {
             assert!(guard.shares());
             self.hold(attempts[0], &guard, &lock).await;
         }
+        let mut holders = Vec::new();
         for (number, tenure) in held {
             self.shared
                 .log(|| format!("tenure {tenure} of lock {number} ends"));
-            self.shared.checker.lock().end(number, tenure);
+            let ended = self.shared.checker.lock().end(number, tenure);
+            holders.extend(ended);
         }
         self.shared.report();
         let Some(guard) = Arc::into_inner(guard) else {
             return;
         };
+        if may_pass && self.random.is_one_in(2) {
+            return self.pass_on(wanted, holders, guard).await;
+        }
+        self.release(guard).await;
+    }
+
+    /// Detaches a lock.
+    async fn pass_on(&mut self, wanted: &[usize], holders: Vec<u64>, guard: Guard) {
+        let bound = self.shared.plan.round_bound();
+        let ttl = self.random.pick(&self.shared.plan.ttls);
+        match self.timed("detach", bound, guard.detach(ttl)).await {
+            Ok(detached) => {
+                self.shared.log(|| format!("locks {wanted:?} are detached"));
+                self.shared.detached.lock().push(Passed {
+                    wanted: wanted.to_vec(),
+                    holders,
+                    text: detached.to_string(),
+                });
+            }
+            Err(failed) => self.release(failed.guard).await,
+        }
+    }
+
+    /// Attaches a lock that a task of any process has detached, and uses it. Nothing is released
+    /// if that fails.
+    async fn take_over(&mut self, passed: Passed) {
+        let bound = self.shared.plan.attempt_bound();
+        let since = self.shared.world.lock().now();
+        let Ok(detached) = passed.text.parse() else {
+            return self.shared.violate(Rule::Panic, passed.text);
+        };
+        let attaching = self.locks.attach(&detached);
+        let guard = match self.timed("attach", bound, attaching).await {
+            Ok(guard) => guard,
+            Err(error) => {
+                if *error.reason() != Reason::Gone {
+                    self.shared.detached.lock().push(passed);
+                }
+                return;
+            }
+        };
+        for number in &passed.wanted {
+            self.check_certificate(*number, &guard, since);
+        }
+        let guard = Arc::new(guard);
+        let numbers = passed.wanted.iter().zip(&passed.holders);
+        let tenures = numbers.map(|(number, holder)| {
+            let mut checker = self.shared.checker.lock();
+            (
+                *number,
+                checker.attached(*number, &self.process, *holder, guard.clone()),
+            )
+        });
+        let tenures: Vec<_> = tenures.collect();
+        self.shared.log(|| {
+            let place = self.process.number;
+            format!(
+                "place {place} task {} attaches, tenures {tenures:?}",
+                self.number
+            )
+        });
+        self.shared.report();
+        let reads = tenures
+            .iter()
+            .filter(|_| !guard.shares())
+            .map(|(number, tenure)| {
+                let token = self.token(&guard, *number);
+                let read = self.shared.checker.lock().read(*number, *tenure, token);
+                (*number, *tenure, token, read)
+            });
+        let reads: Vec<_> = reads.collect();
+        let time = self.random.pick(&[2, 30, 300, 2_500]);
+        sleep(Duration::from_millis(self.random.below(time))).await;
+        let ttl = self.random.pick(&self.shared.plan.ttls);
+        self.extend(passed.wanted[0], &guard, ttl).await;
+        for (number, tenure, token, read) in reads {
+            let is_held = guard.is_valid() && self.process.knows_the_time();
+            let read = read.filter(|_| token.is_some() || is_held);
+            self.shared
+                .checker
+                .lock()
+                .write(number, tenure, read, token);
+        }
+        for (number, tenure) in tenures {
+            self.shared.checker.lock().end(number, tenure);
+        }
+        self.shared.report();
+        if let Some(guard) = Arc::into_inner(guard) {
+            self.release(guard).await;
+        }
+    }
+
+    async fn release(&mut self, guard: Guard) {
         match self.random.below(4) {
             0 => drop(guard),
             1 => drop(polled(1, guard.release()).await),
@@ -402,12 +518,11 @@ impl Task {
     }
 
     async fn reenter(&mut self, attempt: Attempt, guard: &Arc<Guard>, lock: &Lock) {
-        if !self.shared.plan.locks[attempt.lock].has_owner() {
+        let Some(holder) = attempt.owner else {
             return;
-        }
+        };
         let bound = self.shared.plan.attempt_bound();
         let plan = self.shared.plan.locks[attempt.lock];
-        let holder = attempt.owner.unwrap_or_default();
         let other = (plan.kind == LockKind::ReadWrite).then(|| {
             let owner = &self.owners[(holder - self.first_owner) as usize];
             let lock = self.locks.read_write(plan.name).owner(owner);

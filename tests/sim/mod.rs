@@ -57,6 +57,8 @@ struct Outcome {
     violations: Violations,
     acquired: u64,
     sets: u64,
+    /// The number of locks that were attached.
+    passed: u64,
     busiest_second: u32,
     log: Vec<String>,
 }
@@ -101,6 +103,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
     let shared = Shared {
         checker: Arc::new(Mutex::new(Checker::new(&plan))),
         end: Instant::now() + plan.tasks_end(),
+        detached: Arc::default(),
         world: world.clone(),
         plan: plan.clone(),
     };
@@ -138,6 +141,7 @@ async fn simulate(plan: Plan, is_recorded: bool) -> Outcome {
         violations: world.violations.clone(),
         acquired: checker.acquired,
         sets: checker.sets,
+        passed: checker.passed,
         busiest_second: sent,
         log: world.take_log(),
     }

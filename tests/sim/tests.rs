@@ -140,6 +140,7 @@ fn no_rule_breaks_in_machines_alone() {
 struct Totals {
     acquired: u64,
     sets: u64,
+    passed: u64,
     busiest: u32,
     changes: u64,
     groups: u64,
@@ -151,6 +152,7 @@ impl Totals {
     fn add(&mut self, has_groups: bool, has_change: bool, outcome: &Outcome) {
         self.acquired += outcome.acquired;
         self.sets += outcome.sets;
+        self.passed += outcome.passed;
         self.busiest = self.busiest.max(outcome.busiest_second);
         self.changes += u64::from(has_change);
         self.groups += u64::from(has_groups);
@@ -161,8 +163,8 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{} acquisitions, {} of several locks at once, at most {} commands in a second",
-            self.acquired, self.sets, self.busiest
+            "{} acquisitions, {} of several locks at once, {} attached, at most {} commands in a second",
+            self.acquired, self.sets, self.passed, self.busiest
         )?;
         write!(
             f,
