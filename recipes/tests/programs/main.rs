@@ -126,6 +126,38 @@ fn one_of_five_hosts_runs_the_job_and_a_late_one_does_not() {
     drop(load);
 }
 
+/// The process that acquired the lock is killed, and so is the first worker.
+#[test]
+fn a_worker_releases_the_lock_of_the_process_that_enqueued_the_job() {
+    let masters = masters(3);
+    let start = |role: &str| {
+        let mut command = program(env!("CARGO_BIN_EXE_queue"), &masters);
+        command.arg(role).stdin(Stdio::piped());
+        command
+    };
+    let mut first = Service::start(start("enqueue"));
+    let message = first.line();
+    first.child.kill().unwrap(); // by SIGKILL
+    assert!(message.starts_with("quorlock:1:600000:"), "{message}");
+    let busy = start("enqueue").output().unwrap();
+    assert!(!busy.status.success(), "{busy:?}");
+
+    let work = || {
+        let mut worker = Service::start(start("work"));
+        let mut queue = worker.child.stdin.take().unwrap();
+        writeln!(queue, "{message}").unwrap();
+        worker
+    };
+    let mut killed = work();
+    assert_eq!(killed.line(), "works");
+    killed.child.kill().unwrap();
+    let said = work().ended();
+    let done = "the job waited for too long, or is done already\n";
+    assert!(["works\n", done].contains(&&*said), "{said}"); // perhaps the first one was faster
+    assert_eq!(work().ended(), done);
+    stdout_of(start("enqueue").output().unwrap());
+}
+
 #[test]
 fn a_job_that_fails_is_not_repeated() {
     let masters = masters(3);

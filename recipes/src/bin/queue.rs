@@ -1,0 +1,49 @@
+//! A queue: the process that enqueues a job locks its subject, and the worker that finishes the job
+//! releases the lock.
+
+use std::{env, error::Error, io, time::Duration};
+
+use quorlock::{Builder, Coordinator, Detached, Reason};
+
+/// Longer than a job waits in the queue. All programs have this `max_ttl`.
+const IN_QUEUE: Duration = Duration::from_secs(600);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let locks = Builder::from_env()?.max_ttl(IN_QUEUE).build()?;
+    let done = match env::args().nth(1).as_deref() {
+        Some("enqueue") => enqueue(&locks).await,
+        _ => work(&locks).await,
+    };
+    locks.close_within(Duration::from_secs(2)).await;
+    done
+}
+
+/// Writes the message for the queue.
+async fn enqueue(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
+    let lock = locks.mutex("video/42");
+    let guard = lock.acquire_within(Duration::from_secs(1)).await?;
+    let detached = guard.detach(IN_QUEUE).await?;
+    println!("{detached}");
+    Ok(())
+}
+
+/// Reads a message from the queue, which must deliver it to one worker at a time.
+async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
+    let detached: Detached = io::read_to_string(io::stdin())?.parse()?;
+    let guard = match locks.attach(&detached).await {
+        Ok(guard) => guard,
+        Err(error) if *error.reason() == Reason::Gone => {
+            println!("the job waited for too long, or is done already");
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()), // the queue delivers the message again
+    };
+    guard.run(job()).await?;
+    guard.release().await?;
+    Ok(())
+}
+
+async fn job() {
+    println!("works");
+}
