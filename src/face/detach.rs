@@ -30,9 +30,9 @@ pub struct DetachError {
 impl Guard {
     /// Extends the lock to `ttl`, ends this guard without a release, and returns what another
     /// process needs to [attach](Coordinator::attach) the lock. Until then, nothing renews the
-    /// lock: it ends when `ttl` has passed. `ttl` may be at most the [longest
-    /// TTL](crate::Builder::max_ttl), because masters that restart keep others away for that time
-    /// only.
+    /// lock: it ends when `ttl` has passed, or with its present validity if that is longer. `ttl`
+    /// may be at most the [longest TTL](crate::Builder::max_ttl), because masters that restart keep
+    /// others away for that time only.
     ///
     /// Use this for work that one process begins and another one finishes, such as a job in a
     /// queue. A guard of another type is turned into a `Guard` first: `Guard::from(guard)`.

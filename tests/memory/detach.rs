@@ -285,3 +285,36 @@ async fn a_lock_of_other_masters_or_another_template_is_refused() {
     let closed = short.attach(&detached).await.unwrap_err();
     assert!(closed.is_final(), "{closed}");
 }
+
+/// The minimum holds of several names end one after the other.
+#[tokio::test]
+async fn several_names_are_detached_together_or_not_at_all() {
+    let world = World::new(3).await;
+    for _ in 0..50 {
+        let lock = world
+            .locks
+            .multi_mutex(["a", "b", "c", "d"])
+            .min_hold(millis(2));
+        let mut guard = Guard::from(lock.acquire().await.unwrap());
+        let detached = loop {
+            match guard.detach(seconds(10)).await {
+                Ok(detached) => break detached,
+                Err(failed) => guard = failed.guard,
+            }
+            assert!(guard.is_valid());
+        };
+        let guard = world.locks.attach(&detached).await.unwrap();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_waits_for_the_release_of_an_attached_lock_as_for_any_other() {
+    let world = World::new(3).await;
+    let others = another(&world);
+    let detached = detach(world.guard().await).await;
+    let guard = others.attach(&detached).await.unwrap();
+    world.inject([Fault::Down]);
+    guard.release().await.unwrap();
+    assert!(others.close_within(LONG + seconds(1)).await);
+}

@@ -92,6 +92,16 @@ impl DetachedLock {
         }
     }
 
+    /// Returns whether a guard can hold this lock in this way.
+    fn is_possible(&self) -> bool {
+        let (spec, held) = (self.kind.spec(), &self.holding);
+        let slot = held.slot.map_or(0, Slot::number);
+        let may_share = spec.has_readers || spec.has_slots;
+        spec.has_slots == (slot > 0)
+            && slot <= self.permits
+            && (held.access == Access::Exclusive || may_share)
+    }
+
     fn parse(parts: &[&str]) -> Option<Self> {
         let [
             place,
@@ -124,13 +134,14 @@ impl DetachedLock {
             slot: Slot::new(slot.parse().ok()?),
             candidate: Some(candidate.parse().ok()?).filter(|candidate| *candidate > 0),
         };
-        (kind.spec().has_slots == holding.slot.is_some()).then_some(Self {
+        let lock = Self {
             place: u64::from_str_radix(place, 16).ok()?,
             kind,
             name: of_hex(name)?.into(),
             permits: permits.parse().ok()?,
             holding,
-        })
+        };
+        lock.is_possible().then_some(lock)
     }
 }
 
@@ -279,7 +290,8 @@ mod tests {
             ("fair", "unfair"),
             ("exclusive", "all"),
             (":1:0:", ":1:1:"), // a slot
-            (":c3", ":ff"),     // no UTF-8
+            ("exclusive", "shared"),
+            (":c3", ":ff"), // no UTF-8
             (":c3", ":3"),
         ] {
             let other = text.replacen(from, to, 1);

@@ -22,6 +22,24 @@ use crate::{
 };
 
 impl Level {
+    /// Fails if the lock cannot be detached now. A lock of a kind without owners can be detached
+    /// from then on.
+    pub(crate) fn check_detach(&self) -> Result<(), ConfigError> {
+        let can = self
+            .claim
+            .unless_forked(|claim, step| claim.can_detach(step));
+        match can {
+            Some(false) => Err(self.undetachable()),
+            _ => Ok(()),
+        }
+    }
+
+    fn undetachable(&self) -> ConfigError {
+        ConfigError::Undetachable {
+            name: self.claim.name().to_string(),
+        }
+    }
+
     /// Detaches the lock, after an extension. Its owner cannot acquire it any more: to the masters,
     /// a new attempt of the owner would take the detached lock over.
     pub(crate) fn detach(&self) -> Result<DetachedLock, ConfigError> {
@@ -30,9 +48,7 @@ impl Level {
         owned.iter().for_each(|owned| owned.set_detached(true));
         let Some(holding) = claim.unless_forked(Claim::detach).flatten() else {
             owned.iter().for_each(|owned| owned.set_detached(false));
-            return Err(ConfigError::Undetachable {
-                name: claim.name().to_string(),
-            });
+            return Err(self.undetachable());
         };
         claim.has_left.store(true, Ordering::Relaxed);
         (claim.context.machine).lock(|machine| machine.drop_claim(claim.id));

@@ -345,6 +345,8 @@ impl Guard {
     }
 
     pub(crate) async fn detached(&self, ttl: Duration) -> Result<Detached, ExtendError> {
+        // Before any level ends, so that all names are detached, or none.
+        self.levels().try_for_each(Level::check_detach)?;
         self.extend(ttl).await?;
         let locks = self.levels().map(Level::detach);
         Ok(Detached {

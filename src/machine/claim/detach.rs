@@ -15,11 +15,16 @@ use crate::{
 pub(crate) const DETACHED: &str = "detached";
 
 impl Claim {
+    /// Returns whether the lock has one guard, and would not stay for a time without a holder.
+    pub(crate) fn can_detach(&self, step: &Step<'_>) -> bool {
+        self.holding.depth == 1 && self.time_to_stay(step).is_none()
+    }
+
     /// Ends the claim without a command, so the lock stays on the masters until its TTL has passed.
-    /// Late votes heal nothing any more. Returns what the masters hold. `None` if there is
-    /// another guard, or if the lock would stay for a time without a holder anyway.
+    /// Late votes heal nothing any more. Returns what the masters hold. `None` if the lock [cannot
+    /// be detached](Self::can_detach).
     pub(crate) fn detach(&mut self, step: &mut Step<'_>) -> Option<Holding> {
-        if self.holding.depth != 1 || self.time_to_stay(step).is_some() {
+        if !self.can_detach(step) {
             return None;
         }
         if let Phase::Held(held) = mem::replace(&mut self.phase, Phase::Released)
@@ -44,8 +49,10 @@ impl Claim {
         let round = Round::open(Verb::Extend, quorum, step.now.lease, Some(lease.until()));
         let newest = step.rounds.open(round, Role::Question);
         let mut claim = Self::new(lock_id, ttl, step, holding, newest);
-        // Another process may have extended the lock up to the longest TTL.
-        claim.keys_until = step.now.monotonic + step.config.max_ttl().max(ttl.duration());
+        // Another process may have extended the lock up to the longest TTL, if there is one.
+        let longest = Some(step.config.max_ttl()).filter(|longest| *longest < Ttl::MOST);
+        let longest = longest.unwrap_or_default().max(ttl.duration());
+        claim.keys_until = step.now.monotonic + longest;
         claim.may_keep = MasterSet::ALL;
         let extend = claim.command(Action::Extend(claim.holding.clone(), ttl));
         step.post(MasterSet::ALL, extend, claim.newest, None);
