@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     io::{IsTerminal, stderr},
+    ops::Deref,
     path::PathBuf,
     time::Duration,
 };
@@ -12,7 +13,7 @@ use clap_complete::Shell;
 use quorlock::Quarantine;
 
 use crate::{
-    help::{AFTER, BREAK, DOCTOR, HOLD, PLAN, RUN, STATUS, of_table},
+    help::{ACQUIRE, AFTER, BREAK, DOCTOR, HOLD, PLAN, RELEASE, RUN, STATUS, of_table},
     values::{number, quarantine, some_time, textfile, time},
 };
 
@@ -34,6 +35,8 @@ pub(crate) struct Args {
 pub(crate) enum Verb {
     Run(Run),
     Hold(Hold),
+    Acquire(Acquire),
+    Release(Release),
     Status(Status),
     Doctor(Doctor),
     Plan(Plan),
@@ -97,10 +100,9 @@ impl Common {
     }
 }
 
-/// The options of commands that ask for a lock and keep it.
-#[derive(Debug, Group)]
-#[command(mut_args = of_table)]
-pub(crate) struct Asking {
+/// The options of commands that ask for a lock.
+#[derive(Clone, Debug, Group)]
+pub(crate) struct Request {
     /// Give up after this time, such as 500ms or 10s; 5 is 5s [never].
     #[arg(short, long, alias = "timeout", value_name = "TIME", value_parser = time, allow_hyphen_values = true, conflicts_with = "nonblock")]
     pub(crate) wait: Option<Duration>,
@@ -142,6 +144,19 @@ pub(crate) struct Asking {
     /// swap.
     #[arg(long, value_name = "N", value_parser = number::<usize, 1, 1_000>, conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
+    /// Get a fencing token. Not with --read.
+    ///
+    /// The token is a number larger than that of every earlier holder.
+    #[arg(long)]
+    pub(crate) fence: bool,
+}
+
+/// The options of commands that ask for a lock and keep it.
+#[derive(Clone, Debug, Group)]
+#[command(mut_args = of_table)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    pub(crate) request: Request,
     #[arg(long, value_parser = time, allow_hyphen_values = true)]
     pub(crate) ttl: Option<Duration>,
     /// Keep others out for at least this time.
@@ -158,18 +173,25 @@ pub(crate) struct Asking {
     /// Then CMD gets TERM, as if the lock were lost, and `hold` releases it. The status is 76.
     #[arg(long, value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
     pub(crate) max_hold: Option<Duration>,
-    /// Get a fencing token. Not with --read.
-    ///
-    /// The token is a number larger than that of every earlier holder.
-    #[arg(long)]
-    pub(crate) fence: bool,
 }
+
+impl Deref for Asking {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        &self.request
+    }
+}
+
+const RUN_USAGE: &str = "\
+quorlock run [OPTIONS] <NAME>... -- <CMD>...
+       quorlock run [OPTIONS] --attach <FILE> -- <CMD>...";
 
 /// Runs a command while the lock is held.
 ///
 /// Exits with the status of the command, or with 128+n if signal n ended it.
 #[derive(Debug, Group)]
-#[command(after_long_help = RUN)]
+#[command(after_long_help = RUN, override_usage = RUN_USAGE)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
@@ -178,11 +200,16 @@ pub(crate) struct Run {
     /// With 0s, CMD gets no TERM: it is killed at once.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
+    /// Take over the lock that `acquire` wrote into this file [- for the input].
+    ///
+    /// The lock keeps its TTL, its fencing token and its slot. The file stays.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "wait", "nonblock", "conflict_exit_code", "label", "fair", "read", "write", "permits", "fence", "ttl", "min_hold"])]
+    pub(crate) attach: Option<PathBuf>,
     /// Name of the lock, or names of mutexes to hold all at once.
     ///
     /// --fair, --read, --write, --permits and --fence take one name. No name begins with -, or has
     /// a line break.
-    #[arg(required = true, value_name = "NAME")]
+    #[arg(required_unless_present = "attach", value_name = "NAME")]
     pub(crate) names: Vec<String>,
     /// Command and its arguments. There is no shell in between.
     #[arg(required = true, last = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
@@ -217,6 +244,40 @@ pub(crate) struct Hold {
     /// A command, by mistake.
     #[arg(last = true, hide = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Acquires a lock, and leaves it to another process.
+///
+/// Writes a handle and ends. With the handle, `quorlock release` releases the lock, and `quorlock
+/// run --attach` runs a command under it, also on another host. In between nobody renews the lock.
+/// The handle is a secret: whoever has it can release the lock. Let one process at a time use it.
+#[derive(Debug, Group)]
+#[command(after_long_help = ACQUIRE)]
+pub(crate) struct Acquire {
+    #[command(flatten)]
+    pub(crate) request: Request,
+    /// Time until the lock ends, unless it is taken over or released.
+    ///
+    /// At most --max-ttl, which must be the same in all programs of these masters.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    pub(crate) ttl: Duration,
+    /// New file for the handle [- for the output].
+    ///
+    /// Only its owner can read it. An old handle is replaced, and any other file is kept.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) handle_file: PathBuf,
+    /// Name of the lock, or several as for `run`.
+    #[arg(required = true, value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+}
+
+/// Releases a lock that `acquire` left.
+#[derive(Debug, Group)]
+#[command(after_long_help = RELEASE)]
+pub(crate) struct Release {
+    /// File with the handle, which is removed at the end [- for the input].
+    #[arg(long, value_name = "FILE")]
+    pub(crate) handle_file: PathBuf,
 }
 
 /// Shows who holds locks, since when the holder runs, and who waits in queues.

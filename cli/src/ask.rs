@@ -36,6 +36,17 @@ pub(crate) struct Held {
 }
 
 impl Held {
+    pub(crate) fn new(guard: Guard, asking: &Asking, locks: Coordinator) -> Self {
+        let after = |time| Instant::now() + time;
+        Self {
+            guard,
+            until: asking.max_hold.map(after),
+            keep_until: asking.min_hold.map(after),
+            is_quiet: asking.quiet,
+            locks,
+        }
+    }
+
     /// Returns how many masters hold the lock, such as `3/5`.
     pub(crate) fn votes(&self) -> String {
         let votes = self.guard.votes();
@@ -142,14 +153,7 @@ pub(crate) async fn ask(
     match asked {
         Ok(Ok(guard)) => {
             say_got(&wanted, &guard, start.elapsed(), common);
-            let after = |time| Instant::now() + time;
-            Ok(Asked::Held(Held {
-                guard,
-                until: asking.max_hold.map(after),
-                keep_until: asking.min_hold.map(after),
-                is_quiet: asking.quiet,
-                locks,
-            }))
+            Ok(Asked::Held(Held::new(guard, asking, locks)))
         }
         Ok(Err(exit)) => {
             let _ = timeout(RELEASE_LIMIT, locks.close()).await;
@@ -313,7 +317,7 @@ fn outage_in(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Outage> {
 }
 
 /// Returns the votes of the last attempt, if it found too few masters.
-fn too_few(error: &AcquireError) -> Option<&Votes> {
+pub(crate) fn too_few(error: &AcquireError) -> Option<&Votes> {
     let is_so = matches!(
         error.reason(),
         Reason::Denied { .. } | Reason::NoQuorum | Reason::Quarantined { .. }
@@ -361,7 +365,7 @@ async fn acquire_once(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Acq
 
 /// Waits until the releases are delivered. They are on their way to all masters that have answered
 /// before, and normally take one round trip. A master that is silent may take the whole TTL.
-async fn close(locks: &Coordinator) {
+pub(crate) async fn close(locks: &Coordinator) {
     let _ = timeout(round_limit(locks, CLOSE_LEAST), locks.close()).await;
 }
 
@@ -379,9 +383,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_LEAST: Duration = Duration::from_millis(10);
 /// What it gets if they matter: a busy machine may be late with them.
 const ANSWER_LEAST: Duration = Duration::from_millis(50);
-const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const ROUND_LIMIT: Duration = Duration::from_millis(250);
 /// The age up to which a grant may belong to an attempt that fails.
 const NEW: Duration = Duration::from_millis(300);
 /// The longest time that `--nonblock` takes if nobody holds the lock.
-const ONCE_LIMIT: Duration = Duration::from_secs(1);
+pub(crate) const ONCE_LIMIT: Duration = Duration::from_secs(1);

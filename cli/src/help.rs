@@ -24,8 +24,8 @@ something, 74 output could not be written, 75 another holder has the lock, 76 th
 pub(crate) const RUN: &str = "\
 Exit status: the status of CMD, or 128+n if signal n ended CMD. If signal n ends the wait for the \
 lock, the status is 128+n, too. Otherwise 64 wrong arguments, 69 no majority of masters, 71 no \
-more processes, 75 another holder has the lock, 76 the lock was lost while CMD ran, 78 wrong \
-configuration, 126 CMD cannot be executed, 127 CMD was not found.
+more processes, 75 another holder has the lock, 76 the lock was lost while CMD ran, or was gone \
+before --attach, 78 wrong configuration, 126 CMD cannot be executed, 127 CMD was not found.
 
 Environment of CMD: QUORLOCK_LOCK is the name of the lock; several names are on a line each. \
 QUORLOCK_VOTES, such as 2/3, counts the votes when CMD starts: a majority is enough, and the others \
@@ -59,6 +59,17 @@ Exit status: 0 a signal or the end of the input ended the hold, and the lock was
 the lock, the status is 128+n. Otherwise 64 wrong arguments, 69 no majority of masters, 74 the \
 line could not be written, 75 another holder has the lock, 76 the lock was lost, 78 wrong \
 configuration.";
+
+pub(crate) const ACQUIRE: &str = "\
+Exit status: 0 the lock is held, and the handle is written. If signal n ends the wait for the lock, \
+the status is 128+n. Otherwise 64 wrong arguments, 69 no majority of masters, 74 the handle could \
+not be written, and the lock was released, 75 another holder has the lock, 76 the lock was lost, \
+78 wrong configuration, such as a --ttl above --max-ttl.";
+
+pub(crate) const RELEASE: &str = "\
+Exit status: 0 the lock was released, 64 the file has no handle, 69 too few masters answered, 76 \
+the lock is not held any more, 78 the lock belongs to other masters or another key template. The \
+handle can be used again after 69 and 78.";
 
 pub(crate) const STATUS: &str = "\
 A program that holds a lock may have waited for it since it started. Programs renew their locks \

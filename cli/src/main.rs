@@ -14,9 +14,11 @@ use crate::{
     values::time,
 };
 
+mod acquire;
 mod ancestors;
 mod args;
 mod ask;
+mod attach;
 mod break_lock;
 mod client_name;
 mod completions;
@@ -24,6 +26,7 @@ mod configuration;
 mod doctor;
 mod exit;
 mod failure;
+mod handle;
 mod help;
 mod hold;
 mod holders;
@@ -130,12 +133,14 @@ fn not_parsed(mut error: clap::Error) -> Exit {
 
 fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {
     match verb {
+        Verb::Acquire(args) => acquire::acquire(args, common),
         Verb::Break(args) => break_lock::break_lock(args, common),
         Verb::Completions(args) => completions::completions(args),
         Verb::Doctor(args) => doctor::doctor(args, common),
         Verb::Hold(args) => hold::hold(args, common),
         Verb::Man(args) => man::man(args),
         Verb::Plan(args) => plan::plan(args, common),
+        Verb::Release(args) => attach::release(args, common),
         Verb::Run(args) => run::run(args, common),
         Verb::Status(args) => status::status(args, common),
     }

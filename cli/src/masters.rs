@@ -152,6 +152,20 @@ impl Masters {
         masters.build(name)
     }
 
+    /// Returns the coordinator of a program whose lock is held for `ttl` after its end.
+    pub(crate) fn of_acquirer(
+        mut self,
+        ttl: Duration,
+        asking: &Asking,
+    ) -> Result<Coordinator, Failure> {
+        self.settings.ttl = Some(ttl); // refused now if it is too long
+        self.build(holder_name(
+            ttl,
+            false,
+            asking.label.as_deref().unwrap_or_default(),
+        ))
+    }
+
     /// Returns the coordinator. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
         self.build(client_name())

@@ -66,6 +66,11 @@ impl Guard {
 }
 
 impl Detached {
+    /// Returns the TTL for which the locks were detached.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
     /// Returns each name with its fencing token. Returns nothing if the locks are not fenced.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, FencingToken)> {
         self.locks.iter().filter_map(|lock| {

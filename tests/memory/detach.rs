@@ -35,7 +35,7 @@ async fn a_lock_of_each_kind_is_held_by_one_process_after_the_other() {
         let others = another(&world);
         let lock = own(kind, &world.locks);
         let detached = detach(lock.acquire().await.unwrap()).await;
-        assert!(detached.names().eq([NAME]));
+        assert!(detached.names().eq([NAME]) && detached.ttl() == LONG);
         drop(lock);
         world.close().await;
         drop(world.locks);

@@ -6,15 +6,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::Guard;
+use quorlock::{Detached, Guard};
 use tokio::time::timeout;
 
 use crate::{
     args::{Common, Run},
     ask::{Asked, Held, ask},
+    attach::attach,
     exit::Exit,
     failure::Failure,
-    loss,
+    handle, loss,
     masters::Masters,
     run::{group::Group, lease::deadline, watch::Watch},
     runtime::block_on,
@@ -36,17 +37,23 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     // A command that cannot run should not wait for hours first.
     program::check(program)?;
     wanted::check(&args.names, &args.asking)?;
-    let masters = Masters::find(common, args.asking.quiet)?;
+    let detached = args.attach.as_deref().map(handle::read).transpose()?;
+    let mut asking = args.asking.clone();
+    asking.ttl = detached.as_ref().map(Detached::ttl).or(asking.ttl);
+    let masters = Masters::find(common, asking.quiet)?;
     let mask = OriginalMask::replace()?;
     block_on(async {
         let label = Path::new(program).file_name().unwrap_or_default();
-        let locks = masters.of_holder(&args.asking, &label.to_string_lossy())?;
-        let ttl = args.asking.ttl.unwrap_or(locks.ttl());
+        let locks = masters.of_holder(&asking, &label.to_string_lossy())?;
+        let ttl = asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;
         let stop = async { Ok(signals.next().await.into()) };
-        let asked = ask(locks, &args.names, &args.asking, common, stop);
-        let held = match asked.await? {
+        let asked = match &detached {
+            Some(detached) => attach(locks, detached, &asking, stop).await?,
+            None => ask(locks, &args.names, &asking, common, stop).await?,
+        };
+        let held = match asked {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),
         };
@@ -54,7 +61,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
             Ok(()) => run_command(&held, args, kill_after, signals, mask).await,
             Err(failure) => Err(failure),
         };
-        held.give_back(&args.asking, common, done).await
+        held.give_back(&asking, common, done).await
     })
 }
 

@@ -5,6 +5,7 @@
     reason = "a helper that fails is a test that fails"
 )]
 
+mod acquire;
 mod break_lock;
 mod crowd;
 mod denied;

@@ -1,0 +1,103 @@
+//! Taking over a lock that `quorlock acquire` left, and `quorlock release`.
+
+use std::time::{Duration, Instant};
+
+use quorlock::{AcquireError, Coordinator, Detached, Guard, Reason};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    args::{Asking, Common, Release},
+    ask::{Asked, Held, ONCE_LIMIT, RELEASE_LIMIT, close, too_few},
+    exit::Exit,
+    failure::Failure,
+    handle,
+    loss::blame,
+    masters::Masters,
+    outage::{Outage, Stage},
+    runtime::block_on,
+    wanted::quoted,
+    words::{ADVICE, in_words_of_the_file},
+};
+
+pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> {
+    let detached = handle::read(&args.handle_file)?;
+    let masters = Masters::find(common, false)?;
+    block_on(async {
+        let locks = masters.coordinator()?;
+        let released = give_back(&locks, &detached).await;
+        close(&locks).await;
+        released
+    })?;
+    handle::remove(&args.handle_file, &detached);
+    Ok(Exit::Success)
+}
+
+/// Releases a lock that was detached.
+pub(crate) async fn give_back(locks: &Coordinator, detached: &Detached) -> Result<(), Failure> {
+    let guard = attach_within(locks, detached, ONCE_LIMIT).await?;
+    let why = match timeout(RELEASE_LIMIT, guard.release()).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(error)) => blame(&error.votes),
+        Err(_) => format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}"),
+    };
+    let names = quoted(detached.names());
+    let sentence = format!(
+        "no majority confirmed the release of {names}, \
+         which ends with its TTL where no release arrives{why}"
+    );
+    Err(Failure::new(Exit::Unavailable, sentence))
+}
+
+/// Takes over a lock that was detached, unless a signal makes it `stop`.
+pub(crate) async fn attach(
+    locks: Coordinator,
+    detached: &Detached,
+    asking: &Asking,
+    stop: impl Future<Output = Result<Exit, Failure>>,
+) -> Result<Asked, Failure> {
+    let limit = asking.ready.unwrap_or(ONCE_LIMIT);
+    let attached = tokio::select! {
+        biased;
+        attached = attach_within(&locks, detached, limit) => attached,
+        stopped = stop => return stopped.map(Asked::Nothing),
+    };
+    Ok(Asked::Held(Held::new(attached?, asking, locks)))
+}
+
+/// Tries it for up to `limit` while too few masters answer.
+async fn attach_within(
+    locks: &Coordinator,
+    detached: &Detached,
+    limit: Duration,
+) -> Result<Guard, Failure> {
+    let start = Instant::now();
+    loop {
+        match locks.attach(detached).await {
+            Ok(guard) => return Ok(guard),
+            Err(error) if error.is_unavailable() && start.elapsed() < limit => sleep(PAUSE).await,
+            Err(error) => return Err(not_attached(locks, &error).await),
+        }
+    }
+}
+
+async fn not_attached(locks: &Coordinator, error: &AcquireError) -> Failure {
+    let name = error.name();
+    let failure = match (error.reason(), too_few(error)) {
+        (Reason::Gone, _) => Failure::new(
+            Exit::Lost,
+            format!(
+                "the lock {name:?} is not held any more: it expired, or was released or broken"
+            ),
+        ),
+        (Reason::Config(error), _) => error.clone().into(),
+        (_, Some(votes)) => {
+            let outage = Outage::of_attempt(locks, votes, Stage::default()).await;
+            outage.failure(&format!("cannot take {name:?} over"))
+        }
+        _ => Failure::new(Exit::Unavailable, in_words_of_the_file(&error.to_string())),
+    };
+    error.votes().into_iter().fold(failure, Failure::with_votes)
+}
+
+/// The time between two attempts.
+const PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,108 @@
+//! The file of a handle: the text of a lock that was detached. It is a secret, so no message shows
+//! it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write, stdin},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use quorlock::Detached;
+
+use crate::{
+    exit::Exit,
+    failure::Failure,
+    output::{complain, print},
+};
+
+/// The longest text that is read. All names of a handle are on the command line of `acquire`.
+const MOST: u64 = 8 << 20;
+
+/// Returns whether the file is the input or the output.
+fn is_stream(file: &Path) -> bool {
+    file == "-"
+}
+
+/// Reads a handle.
+pub(crate) fn read(file: &Path) -> Result<Detached, Failure> {
+    try_read(file).map_err(|error| {
+        let sentence = format!("there is no handle in {}: {error}", file.display());
+        Failure::new(Exit::Usage, sentence)
+    })
+}
+
+fn try_read(file: &Path) -> io::Result<Detached> {
+    let input: Box<dyn Read> = match is_stream(file) {
+        true => Box::new(stdin()),
+        false => Box::new(File::open(file)?),
+    };
+    let text = io::read_to_string(input.take(MOST))?;
+    text.parse().map_err(io::Error::other)
+}
+
+/// Checks that a handle may be written: at most an old handle is there.
+pub(crate) fn check_room(file: &Path) -> Result<(), Failure> {
+    has_old(file)
+        .map(drop)
+        .map_err(|error| failure(file, &error))
+}
+
+/// Writes a handle to a new file, which takes the place of an old handle.
+pub(crate) fn write(file: &Path, detached: &Detached) -> Result<(), Failure> {
+    let text = format!("{detached}\n");
+    let written = match is_stream(file) {
+        true => print(text),
+        false => create(file, &text),
+    };
+    written.map_err(|error| failure(file, &error))
+}
+
+/// Returns whether there is an old handle.
+fn has_old(file: &Path) -> io::Result<bool> {
+    if is_stream(file) {
+        return Ok(false);
+    }
+    match fs::symlink_metadata(file) {
+        Ok(found) if found.is_file() && try_read(file).is_ok() => Ok(true),
+        Ok(_) => Err(io::Error::other(
+            "it exists, and is no file with an old handle",
+        )),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn create(file: &Path, text: &str) -> io::Result<()> {
+    if has_old(file)? {
+        fs::remove_file(file)?;
+    }
+    // Fails if anything is there, also a symbolic link.
+    let new = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file);
+    let mut new = new?;
+    let written = new.write_all(text.as_bytes()).and_then(|()| new.sync_all());
+    if written.is_err() {
+        let _ = fs::remove_file(file);
+    }
+    written
+}
+
+/// Removes the file of a handle that is used up, unless a newer one is in its place.
+pub(crate) fn remove(file: &Path, used: &Detached) {
+    let is_used = |other: Detached| other.to_string() == used.to_string();
+    if !is_stream(file)
+        && try_read(file).is_ok_and(is_used)
+        && let Err(error) = fs::remove_file(file)
+    {
+        complain(format_args!("cannot remove {}: {error}", file.display()));
+    }
+}
+
+fn failure(file: &Path, error: &io::Error) -> Failure {
+    let sentence = format!("cannot write the handle to {}: {error}", file.display());
+    Failure::new(Exit::Output, sentence)
+}

@@ -1,0 +1,276 @@
+//! A lock that one process acquires, and another one releases or takes over.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use nix::sys::signal::Signal;
+use testkit::server::{Server, masters};
+
+use crate::support::{Ended, Running, all_have, assert_free, each, ended, run, until, with};
+
+/// Returns the program with this command, and a file for the handle.
+fn command(masters: &[Server], words: &str, file: &Path) -> Command {
+    let mut command = with(masters, words);
+    command.env("QUORLOCK_MAX_TTL", "10m").arg(file);
+    command
+}
+
+#[track_caller]
+fn acquire(masters: &[Server], words: &str, file: &Path) -> Ended {
+    let words = format!("acquire --ttl 10m {words} --handle-file");
+    ended(&mut command(masters, &words, file))
+}
+
+#[track_caller]
+fn release(masters: &[Server], file: &Path) -> Ended {
+    ended(&mut command(masters, "-v release --handle-file", file))
+}
+
+fn attached(masters: &[Server], file: &Path, script: &str) -> Command {
+    let mut command = command(masters, "run --attach", file);
+    command.args(["--", "sh", "-c", script]);
+    command
+}
+
+fn handle(masters: &[Server]) -> PathBuf {
+    masters[0].directory().join("handle")
+}
+
+#[test]
+fn one_process_acquires_a_lock_of_each_kind_and_another_releases_it() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    for words in [
+        "a",
+        "--fair a",
+        "--read a",
+        "--write --fence a",
+        "--permits 1 --fence a",
+        "a b",
+    ] {
+        let ended = acquire(&masters, &format!("-v {words}"), &file).gives(0, "");
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with("quorlock:1:600000:"), "{text}");
+        let mode = fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        ended.omits(text.trim_end());
+        for master in &masters {
+            let left: u64 = master.command(&["PTTL", "a"]).parse().unwrap();
+            assert!(left > 590_000, "{words}: {left}");
+        }
+        let again = if words == "a b" { "a" } else { words };
+        let again = format!("-n {}", again.replace("--read", "--write"));
+        acquire(&masters, &again, Path::new("-")).gives(75, "");
+
+        let released = release(&masters, &file).gives(0, "");
+        released.omits(text.trim_end());
+        assert!(!file.exists());
+        assert_free(&masters, "a");
+    }
+}
+
+#[test]
+fn a_lock_that_is_not_held_any_more_is_gone() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    let gone =
+        "quorlock: the lock \"a\" is not held any more: it expired, or was released or broken";
+    acquire(&masters, "a", &file).is(0);
+    run(&masters, "break --yes a").is(0);
+    release(&masters, &file).is(76).says(gone);
+    ended(&mut attached(&masters, &file, "echo ran"))
+        .gives(76, "")
+        .first_says(gone);
+    assert!(file.exists());
+    // The old handle makes room.
+    acquire(&masters, "a", &file).gives(0, "").in_lines(0);
+    each(&masters, "PEXPIRE a 1");
+    release(&masters, &file).is(76).says(gone);
+}
+
+#[test]
+fn a_waiter_that_is_killed_leaves_no_lock_and_its_handle_is_not_written() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    let holder = Running::hold(&masters, "--permits 1 a");
+    let words = "acquire --ttl 10m --permits 1 a --handle-file";
+    for signal in [Signal::SIGTERM, Signal::SIGKILL] {
+        let waiter = Running::start(&mut command(&masters, words, &file));
+        until("it waits", || all_have(&masters, "quorlock:waiters:{a}"));
+        waiter.signal(signal);
+        match signal {
+            Signal::SIGKILL => drop(waiter),
+            _ => drop(waiter.ended().gives(143, "")),
+        }
+        assert!(!file.exists());
+    }
+    holder.terminated().is(0);
+    acquire(&masters, "--permits 1 --wait 20s a", &file).is(0); // long before 10 min
+}
+
+#[test]
+fn nothing_but_an_old_handle_is_replaced() {
+    let masters = masters(3);
+    let (folder, file) = (masters[0].directory(), handle(&masters));
+    acquire(&masters, "other", &file).is(0);
+    let link = folder.join("link");
+    symlink(&file, &link).unwrap();
+    let dangling = folder.join("dangling");
+    symlink(folder.join("nothing"), &dangling).unwrap();
+    let text = folder.join("text");
+    fs::write(&text, "my text").unwrap();
+    let old = fs::read_to_string(&file).unwrap();
+    for place in [&link, &dangling, &text, &folder.to_owned()] {
+        let refused = acquire(&masters, "a", place).gives(74, "");
+        refused.says("it exists, and is no file with an old handle");
+        assert_free(&masters, "a");
+    }
+    assert_eq!(fs::read_to_string(&text).unwrap(), "my text");
+    assert_eq!(fs::read_to_string(&file).unwrap(), old);
+    assert!(!folder.join("nothing").exists());
+}
+
+#[test]
+fn a_handle_that_cannot_be_written_is_no_lock() {
+    let masters = masters(3);
+    let missing = masters[0].directory().join("missing/handle");
+    let failed = acquire(&masters, "a", &missing).gives(74, "");
+    failed.says("cannot write the handle to ").in_lines(1);
+    assert_free(&masters, "a");
+
+    let mut full = command(&masters, "acquire --ttl 10m a --handle-file", "-".as_ref());
+    full.stdout(fs::File::create("/dev/full").unwrap());
+    ended(&mut full).is(74).in_lines(1);
+    assert_free(&masters, "a");
+}
+
+#[test]
+fn a_command_runs_under_a_lock_that_was_taken_over() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    let show = "echo $QUORLOCK_LOCK,$QUORLOCK_SLOT,${QUORLOCK_FENCING_TOKEN:+token}";
+    for (words, shown) in [
+        ("a", "a,,\n"),
+        ("--fence a", "a,,token\n"),
+        ("--permits 3 --fence a", "a,SLOT,token\n"),
+        ("a b", "a b,,\n"),
+    ] {
+        acquire(&masters, words, &file).is(0);
+        let text = fs::read_to_string(&file).unwrap();
+        let number: usize = text.split(':').nth(7).unwrap().parse().unwrap();
+        let shown = shown.replace("SLOT", &number.saturating_sub(1).to_string());
+        ended(&mut attached(&masters, &file, show)).gives(0, &shown);
+        assert_free(&masters, "a");
+        assert!(file.exists());
+        release(&masters, &file).is(76);
+    }
+
+    acquire(&masters, "--fence a", &file).is(0);
+    let text = fs::read_to_string(&file).unwrap();
+    let script = "echo $QUORLOCK_FENCING_TOKEN; kill -9 $PPID; sleep 60";
+    let mut killed = Running::start(&mut attached(&masters, &file, script));
+    let token = killed.line();
+    assert!(text.contains(&format!(":{token}:")), "{token}: {text}");
+    drop(killed);
+    // The lock is still held, for another process.
+    let next = "echo $QUORLOCK_FENCING_TOKEN; exit 3";
+    ended(&mut attached(&masters, &file, next)).gives(3, &format!("{token}\n"));
+    assert_free(&masters, "a");
+}
+
+#[test]
+fn a_lock_that_was_taken_over_can_be_lost() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    let words = "acquire --ttl 3s a --handle-file";
+    ended(&mut command(&masters, words, &file)).is(0);
+    let mut running = Running::ready(&mut attached(&masters, &file, "echo ready; sleep 60"));
+    each(&masters, "DEL a");
+    running.errors_until(&["lost \"a\"", "ending the command"]);
+    running.ended().is(76);
+}
+
+#[test]
+fn a_handle_passes_through_pipes() {
+    let masters = masters(3);
+    let stream = Path::new("-");
+    for words in ["release --handle-file", "run --attach"] {
+        let text = acquire(&masters, "a", stream).is(0).out;
+        let mut next = command(&masters, words, stream);
+        if words.starts_with("run") {
+            next.args(["--", "true"]);
+        }
+        let mut next = Running::start(next.stdin(Stdio::piped()));
+        next.say(&text);
+        next.ended().gives(0, "").in_lines(0);
+        assert_free(&masters, "a");
+    }
+}
+
+#[test]
+fn a_handle_of_other_masters_or_keys_is_78_and_another_text_64() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    acquire(&masters, "a", &file).is(0);
+    let release_with = |option: &str| {
+        let words = format!("{option} release --handle-file");
+        ended(&mut command(&masters, &words, &file))
+    };
+    release_with("--key-template locks:{name}")
+        .is(78)
+        .says("belongs to other masters, another key template or another database");
+    release(&masters[..2], &file).is(78);
+    let short = release_with("--max-ttl 1m").is(78);
+    short.says("max-ttl");
+    assert!(all_have(&masters, "a") && file.exists());
+
+    for text in ["", "text", "quorlock:1:600000:", "\u{fffd}"] {
+        let other = file.with_extension("other");
+        fs::write(&other, text).unwrap();
+        let refused = release(&masters, &other).gives(64, "");
+        refused.says("there is no handle in ").in_lines(1);
+        ended(&mut attached(&masters, &other, "echo ran")).gives(64, "");
+        assert!(other.exists());
+    }
+    release(&masters, Path::new("/missing")).is(64);
+}
+
+#[test]
+fn too_few_masters_are_69_and_the_handle_can_be_used_again() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    acquire(&masters, "a", &file).is(0);
+    masters[1..].iter().for_each(Server::pause);
+    let failed = release(&masters, &file).is(69);
+    failed.says("cannot take \"a\" over: ");
+    assert!(file.exists());
+    masters[1..].iter().for_each(Server::resume);
+    release(&masters, &file).is(0);
+}
+
+#[test]
+fn the_ttl_is_checked_before_the_wait_and_options_that_make_no_sense_are_none() {
+    let masters = masters(3);
+    let _holder = Running::hold(&masters, "a");
+    let words = "acquire --ttl 10m a --max-ttl 1m --handle-file";
+    let refused = ended(&mut command(&masters, words, "-".as_ref())).gives(78, "");
+    refused.says("max-ttl");
+    for words in [
+        "acquire a --handle-file -",
+        "acquire --ttl 10m a",
+        "acquire --ttl 10m --max-hold 1s a --handle-file -",
+        "acquire --ttl 10m --min-hold 1s a --handle-file -",
+        "acquire --ttl 10m --kill-after 1s a --handle-file -",
+        "release",
+        "run --attach - a -- true",
+        "run --attach - --fence -- true",
+        "run --attach - --ttl 1s -- true",
+        "run -- true",
+    ] {
+        run(&masters, words).gives(64, "");
+    }
+}
