@@ -228,13 +228,13 @@ pub(super) fn check_tcp(host: &str, port: u16) -> Result<(), &'static str> {
     Ok(())
 }
 
+pub(super) const NO_DATABASE: &str = "its database is not a number from 0 to 2147483647";
+
 /// Checks the number of the database. Servers use numbers of 31 bits.
 pub(super) fn check_database(number: i64) -> Result<(), &'static str> {
     let database = i32::try_from(number);
     let is_number = database.is_ok_and(|database| database >= 0);
-    is_number
-        .then_some(())
-        .ok_or("its database is not a number from 0 to 2147483647")
+    is_number.then_some(()).ok_or(NO_DATABASE)
 }
 
 pub(super) fn tcp_address(host: &str, port: u16) -> Arc<str> {

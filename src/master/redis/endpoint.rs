@@ -6,7 +6,7 @@ use ::redis::{
     ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisResult,
 };
 
-use super::address::{Address, Connect, HAS_COMMA, check_database, check_tcp};
+use super::address::{Address, Connect, HAS_COMMA, NO_DATABASE, check_database, check_tcp};
 #[cfg(feature = "sentinel")]
 use super::sentinel_url;
 
@@ -263,7 +263,20 @@ fn fault_of(url: &str) -> String {
     if port.is_some_and(|port| !port.ends_with(']') && port.parse::<u16>().is_err()) {
         return "the port in its URL is not a number up to 65535".to_owned();
     }
+    if SCHEMES.contains(&scheme) && has_no_number(scheme, rest) {
+        return NO_DATABASE.to_owned();
+    }
     "its URL cannot be used".to_owned()
+}
+
+/// Returns whether the database is there and is no number. `rest` is what follows the scheme.
+fn has_no_number(scheme: &str, rest: &str) -> bool {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let database = match scheme {
+        "unix" => query.split('&').find_map(|part| part.strip_prefix("db=")),
+        _ => path.split_once('/').map(|(_, path)| path.trim_matches('/')),
+    };
+    database.is_some_and(|database| !database.is_empty() && database.parse::<i64>().is_err())
 }
 
 /// Returns what is wrong with a server that is named by an IPv6 address.
