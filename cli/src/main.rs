@@ -3,6 +3,7 @@
 use std::{env, process::ExitCode};
 
 use clap::error::ErrorKind::{MissingRequiredArgument as Missing, UnknownArgument as Unknown};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::{
@@ -113,7 +114,7 @@ const BOOLS: [&str; 6] = ["true", "false", "yes", "no", "on", "off"];
 
 /// Prints the help, or what is wrong with the arguments.
 fn not_parsed(mut error: clap::Error) -> Exit {
-    error.remove(clap::error::ContextKind::Suggested); // a name begins with no -
+    error.remove(ContextKind::Suggested); // a name begins with no -
     let printed = error.print();
     if !error.use_stderr() {
         return printed.map_or(Exit::Output, |()| Exit::Success);
@@ -125,10 +126,18 @@ fn not_parsed(mut error: clap::Error) -> Exit {
         (Missing | Unknown, false) if has("run") => {
             complain("put -- before the command: quorlock run NAME -- CMD");
         }
+        (Missing, true) if has("run") && lacks_only_command(&error) => {
+            complain("the command after -- is missing: quorlock run NAME -- CMD");
+        }
         (Missing | Unknown, true) if (has("run") || has("hold")) && !is_long => complain(names),
         _ => {}
     }
     Exit::Usage
+}
+
+fn lacks_only_command(error: &clap::Error) -> bool {
+    let missing = error.get(ContextKind::InvalidArg);
+    matches!(missing, Some(ContextValue::Strings(all)) if matches!(&all[..], [only] if only.starts_with("<CMD>")))
 }
 
 fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {

@@ -24,13 +24,28 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     }
     let shown = program.display();
     if found.is_empty() && !Path::new(program).is_dir() {
-        let sentence = format!("{shown}: command not found; check its name and the PATH");
+        let advice = if is_line(program) {
+            NO_SHELL
+        } else {
+            "check its name and the PATH"
+        };
+        let sentence = format!("{shown}: command not found; {advice}");
         return Err(Failure::new(Exit::NotFound, sentence));
     }
     let sentence =
         format!("{shown}: cannot be executed; it is a directory, or its permissions forbid it");
     Err(Failure::new(Exit::NotExecutable, sentence))
 }
+
+/// Returns whether it is probably a line for a shell, and not the name of a program.
+fn is_line(program: &OsStr) -> bool {
+    program
+        .as_encoded_bytes()
+        .iter()
+        .any(|byte| b" ;&|<>$".contains(byte))
+}
+
+const NO_SHELL: &str = "there is no shell in between, so give a line for a shell as sh -c '..'";
 
 fn candidates(program: &OsStr) -> Vec<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {

@@ -54,6 +54,11 @@ fn a_command_that_cannot_run_is_126_or_127_and_takes_no_lock() {
         "its interpreter does not exist: the one in its first line (#!), without a line break of \
          Windows, or the loader of a program",
     );
+    for line in ["echo hi; ls", "echo hi", "/bin/echo hi", "ls|wc"] {
+        ended(quorlock(&masters).args(["run", "a", "--", line]))
+            .gives(127, "")
+            .last_says("no shell in between, so give a line for a shell as sh -c '..'\n");
+    }
     assert_free(&masters, "a");
 }
 
