@@ -134,7 +134,13 @@ fn parse(text: &str) -> Result<File, String> {
     let file: File = toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map_or(1, |text| text.matches('\n').count() + 1);
-        let key = text.lines().nth(line - 1).and_then(key);
+        let written = text.lines().nth(line - 1).unwrap_or_default();
+        let key = key(written);
+        if let Some(table) = key.and_then(|key| meant_table(written, key, error.message())) {
+            return format!(
+                "is wrong in line {line}: write [profile.{table}] for the profile {table}"
+            );
+        }
         let at = key.map_or_else(String::new, |key| format!(", at {key}"));
         let what = without_values(error.message());
         format!("is wrong in line {line}{at}: {what}")
@@ -221,6 +227,14 @@ fn without_values(message: &str) -> String {
         Some(expected) => format!("{what}, expected {expected}"),
         None => what.to_owned(),
     }
+}
+
+/// Returns the name of the profile that a table of another name is probably meant to be, such as
+/// `[prod]`.
+fn meant_table<'a>(line: &str, key: &'a str, message: &str) -> Option<&'a str> {
+    let is_other = line.trim_start().starts_with('[') && message.starts_with("unknown field");
+    let name = key.strip_prefix("profiles.").unwrap_or(key);
+    (is_other && !name.contains('.')).then_some(name)
 }
 
 /// Returns whether a text looks like the name of a profile or a setting, and not like a URL.

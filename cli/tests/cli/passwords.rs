@@ -102,7 +102,19 @@ fn a_file_that_is_no_configuration_is_explained_without_its_values() {
         ),
         (
             "[profiles.a]\nmasters = []",
-            "in line 1, at profiles.a: unknown field, expected `default` or `profile`\n",
+            "in line 1: write [profile.a] for the profile a\n",
+        ),
+        (
+            "default = \"prod\"\n\n  [prod]\nmasters = [\"redis://:hunter2@a\"]",
+            "in line 3: write [profile.prod] for the profile prod\n",
+        ),
+        (
+            "masters = [\"redis://:hunter2@a\"]",
+            "in line 1, at masters: unknown field, expected `default` or `profile`\n",
+        ),
+        (
+            "[profile.a]\nmasters = []\n[profile.a.b]\nttl = 1",
+            ", `quarantine`\n",
         ),
         (
             "profile = 5",
