@@ -14,7 +14,7 @@ use quorlock::Quarantine;
 
 use crate::{
     help::{ACQUIRE, AFTER, BREAK, DOCTOR, HOLD, PLAN, RELEASE, RUN, STATUS, of_table},
-    values::{number, quarantine, some_time, textfile, time},
+    values::{label, number, quarantine, some_time, textfile, time},
 };
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -123,7 +123,7 @@ pub(crate) struct Request {
     /// What `status` shows beside the host and the process ID [of `run`: the name of CMD].
     ///
     /// It is cut to what fits, and everyone who can read the locks can read it.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = label)]
     pub(crate) label: Option<String>,
     /// Serve waiters in the order in which they came.
     #[arg(long)]

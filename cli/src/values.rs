@@ -29,6 +29,16 @@ fn setting(key: &str, text: &str) -> Result<SharedSettings, Error> {
     SharedSettings::deserialize(MapDeserializer::new([(key, text)].into_iter()))
 }
 
+/// Reads a label, which has more than blanks.
+pub(crate) fn label(text: &str) -> Result<String, Error> {
+    match text.trim() {
+        "" => Err(Error::custom(
+            "is empty; leave --label out, or say what runs",
+        )),
+        text => Ok(text.to_owned()),
+    }
+}
+
 /// Reads a [time] that is not zero.
 pub(crate) fn some_time(text: &str) -> Result<Duration, Error> {
     match time(text)? {
