@@ -182,6 +182,8 @@ table! {
     COUNTERS_UNKNOWN = Unknown "quorlock:fence:*";
         "counters of fencing tokens that are ahead of time would stop a change of the masters";
         "ACL SETUSER <user> +scan +time";
+    EVEN_MASTERS = Info "masters"; "an even number of masters tolerates no more failures than one less";
+        "list one more or one less";
     FEW_MASTERS = Warn "masters"; "the loss of one master is the loss of all locks"; "list 3 or 5";
     NO_MAJORITY = Critical "votes"; "no lock can be acquired"; "see the other findings";
     OTHER_DATABASE = Warn "database";

@@ -448,12 +448,21 @@ fn clocks_that_are_off_are_found() {
 }
 
 #[test]
-fn one_or_two_masters_are_few() {
-    let masters = ["a", "b"].map(|name| master(name, ""));
-    for count in [1, 2] {
+fn one_or_two_masters_are_few_and_an_even_number_tolerates_no_more() {
+    let masters = ["a", "b", "c", "d", "e", "f"].map(|name| master(name, ""));
+    for (count, expected) in (1..).zip([Some(Warn), Some(Warn), None, Some(Info), None, Some(Info)])
+    {
         let found = found(&masters[..count], &CheckSettings::default());
-        assert_eq!(found, [(Warn, "masters")], "{count}");
+        let expected: Vec<_> = expected
+            .map(|severity| (severity, "masters"))
+            .into_iter()
+            .collect();
+        assert_eq!(found, expected, "{count}");
     }
+    let four = check(&masters[..4], &CheckSettings::default()).to_string();
+    let expected = "info: masters: 4 in the list of masters: an even number of masters tolerates no \
+                    more failures than one less; list one more or one less";
+    assert_eq!(four, expected);
 }
 
 #[test]
@@ -602,7 +611,13 @@ fn findings_are_joined_and_the_worst_comes_first() {
         answer: Err(LOGIN.with("WRONGPASS")),
         ..master("d", "")
     };
-    let masters = [slow("a", 60), slow("b", 300), slow("c", 300), denied];
+    let masters = [
+        slow("a", 60),
+        slow("b", 300),
+        slow("c", 300),
+        denied,
+        master("e", ""),
+    ];
     let report = check(&masters, &CheckSettings::default()).to_string();
     let begins: Vec<_> = report
         .lines()

@@ -35,6 +35,13 @@ pub(crate) fn find(
     findings.extend(
         few.map(|(name, list)| FEW_MASTERS.with(format!("{} in the list of {name}", list.len()))),
     );
+    // Two are few, and only that is a finding then.
+    let even = lists
+        .iter()
+        .filter(|(_, list)| list.len() > 2 && list.len().is_multiple_of(2));
+    findings.extend(
+        even.map(|(name, list)| EVEN_MASTERS.with(format!("{} in the list of {name}", list.len()))),
+    );
     findings.extend(counters(masters, lists));
     findings
 }

@@ -42,6 +42,15 @@ fn assert_narrow(ended: &Ended) {
     assert!(lines.all(|line| line.chars().count() <= 80), "{ended}");
 }
 
+#[test]
+fn the_doctor_says_that_an_even_number_is_no_better() {
+    run(&masters(4), "doctor")
+        .is(0)
+        .tells("info masters: 4 in the list of masters")
+        .tells("why an even number of masters tolerates no more failures than one less")
+        .shows("4 masters; findings: 2 info, all is well\n"); // they are new, too
+}
+
 /// Without replicas, such masters refuse the key of the quarantine, too.
 #[test]
 fn the_doctor_shows_the_settings_of_masters_that_refuse_writes() {
