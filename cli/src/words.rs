@@ -32,7 +32,7 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
 }
 
 /// The words of the library for what the settings name, and what they name.
-static PLACES: OnceLock<[(&str, String); 3]> = OnceLock::new();
+static PLACES: OnceLock<[(&str, String); 4]> = OnceLock::new();
 
 /// Notes where the password and the authorities are, and the user, unless masters have different
 /// ones.
@@ -51,6 +51,7 @@ pub(crate) fn note_places(settings: &SharedSettings) {
     let _ = PLACES.set([
         (NOT_OF_URL, password),
         ("with ca_file", format!("with {authorities}")),
+        ("is not in ca_file", format!("is not in {authorities}")),
         ("<user>", if is_same { user } else { "<user>" }.to_owned()),
     ]);
 }

@@ -150,8 +150,12 @@ fn an_authority_that_is_not_trusted_is_explained() {
     let stranger = Authority::new();
     // The file that is in use.
     let file = stranger.file().display().to_string();
-    let advice = format!("trust the authority that signed it, with {file}; if none is set, ");
+    let advice = format!("the authority that signed it is not in {file}; add that authority, or ");
     masters.refuse(&masters.trusts(&stranger), &advice);
+    // A certificate of a server is no authority.
+    let [own, _] = stranger.files(&stranger.sign("127.0.0.1"));
+    let advice = format!("the authority that signed it is not in {}; ", own.display());
+    masters.refuse(&format!("ca_file = {own:?}"), &advice);
 }
 
 #[test]

@@ -45,14 +45,26 @@ pub(crate) async fn connect(
     host: &str,
     stream: TcpStream,
 ) -> Result<Wire, ConnectError> {
+    let is_given = config.is_some();
     let config = config.map_or_else(|| SYSTEM.clone(), Ok);
     let config = config.map_err(ConnectError::Certificate)?;
     let name = ServerName::try_from(host.to_owned()).map_err(|_| {
         ConnectError::Certificate("its host is not a name that a certificate can have".into())
     })?;
     let stream = TlsConnector::from(config).connect(name, stream).await;
-    Ok(Wire::new(stream.map_err(|error| no_handshake(&error))?))
+    let stream = stream.map_err(|error| match tls_error(&error) {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) if is_given => {
+            ConnectError::Certificate(NOT_GIVEN.to_owned())
+        }
+        _ => no_handshake(&error),
+    });
+    Ok(Wire::new(stream?))
 }
+
+/// The error if none of the authorities that are set has signed the server's certificate.
+const NOT_GIVEN: &str = "its certificate is refused: the authority that signed it is not in ca_file or \
+     Builder::tls; add that authority, or if it is there, the server's file lacks an intermediate \
+     certificate";
 
 const NO_TLS: &str = "if this port expects no TLS, use redis://";
 
@@ -118,7 +130,7 @@ fn advice(error: &Error) -> Option<&'static str> {
     Some(match error {
         Error::InvalidCertificate(Bad::UnknownIssuer) => {
             "nothing that is trusted has signed it: trust the authority that signed it, with \
-             ca_file or Builder::tls; if none is set, the environment variable SSL_CERT_FILE and the \
+             ca_file or Builder::tls; none is set, so the environment variable SSL_CERT_FILE and the \
              system's certificates count; or the server's file lacks an intermediate certificate"
         }
         Error::InvalidCertificate(
