@@ -12,6 +12,8 @@ const MOST: usize = 64;
 /// The length of the longest host in a name. It leaves room for what follows.
 const MOST_HOST: usize = 28;
 const MARK: char = '+';
+/// Stands for a space of a label, because no client name has a space. A label has no such letter.
+const SPACE: char = '~';
 /// Follows the TTL of a program with a minimum hold.
 const STAY: &str = "m";
 
@@ -32,7 +34,8 @@ pub(crate) fn holder_name(ttl: Duration, may_stay: bool, label: &str) -> Option<
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let (started, program) = (now.unwrap_or_default().as_secs(), client_name()?);
     let millis = ttl.as_millis().min(u32::MAX.into());
-    let label: String = printable(label).collect();
+    let label = label.replace(SPACE, "-").replace(' ', &SPACE.to_string());
+    let label: String = printable(&label).collect();
     let stay = if may_stay { STAY } else { "" };
     let name = format!("{program}{MARK}{started}{MARK}{millis}{stay}{MARK}{label}");
     let name = name.get(..MOST).unwrap_or(&name);
@@ -90,7 +93,7 @@ impl Program {
         };
         Self {
             client: parts.first().map(ToString::to_string),
-            label: parts.get(3).map(ToString::to_string),
+            label: parts.get(3).map(|label| label.replace(SPACE, " ")),
             started_ms: Some(u64::from(started) * 1_000),
             ttl: Some(Duration::from_millis(ttl.into())),
             may_stay: parts.get(2).is_some_and(|ttl| ttl.ends_with(STAY)),
@@ -138,6 +141,15 @@ mod tests {
         assert!(parsed.may_stay, "{name}");
         assert!(parsed.label.unwrap().starts_with("n-chtlicher"), "{name}");
         assert_eq!(parsed.client, client_name());
+
+        let name =
+            holder_name(Duration::from_secs(10), false, "nightly back-up of ~/a\tb").unwrap();
+        assert!(
+            !name.contains(' ') && name.ends_with("+nightly~back-up~of~-/a-b"),
+            "{name}"
+        );
+        let label = Program::parse(&name).label.unwrap();
+        assert_eq!(label, "nightly back-up of -/a-b");
 
         let name = holder_name(Duration::from_secs(10), false, "").unwrap();
         let parsed = Program::parse(&name);

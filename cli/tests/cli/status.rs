@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use nix::{sys::signal::Signal, unistd::gethostname};
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, each, run, script, write_fair, write_mutex};
+use crate::support::{Running, each, run, script, with, write_fair, write_mutex};
 
 #[test]
 fn the_status_of_a_lock_is_0_if_it_is_free_and_75_if_it_is_held() {
@@ -25,6 +25,21 @@ fn the_status_of_a_lock_is_0_if_it_is_free_and_75_if_it_is_held() {
         .shows("job  held as a mutex, 5") // of 60 s
         .shows("queue  held as a fair lock by an-owner (2 times), 5")
         .shows("other  free");
+}
+
+#[test]
+fn a_label_keeps_its_spaces() {
+    let masters = masters(3);
+    let mut hold = with(&masters, "hold job --label");
+    let _holder = Running::held(hold.arg(" nightly back-up "));
+    let label = "nightly back-up";
+    run(&masters, "status job")
+        .is(75)
+        .shows(&format!(" ({label}, started "));
+    let shown = run(&masters, "status job --json").json();
+    assert_eq!(shown["locks"][0]["holder"]["label"], label);
+    let name = masters[0].command(&["GET", "job"]);
+    assert!(name.ends_with("+nightly~back-up"), "{name}");
 }
 
 #[test]
