@@ -1,12 +1,13 @@
 //! News for people while a program waits for a lock.
 
 use std::{
+    collections::BTreeSet,
     env,
     mem::discriminant,
     time::{Duration, Instant},
 };
 
-use quorlock::Holder;
+use quorlock::{Holder, Inspection};
 use tokio::time::sleep;
 
 use crate::{
@@ -21,8 +22,8 @@ use crate::{
     wanted::Wanted,
 };
 
-/// Says on stderr why nothing happens: once who holds the lock, and for each outage once what is
-/// wrong. With `--quiet`, says only what does not end by itself.
+/// Says on stderr why nothing happens: who holds the lock, and for each outage once what is wrong.
+/// With `--quiet`, says only what does not end by itself.
 ///
 /// Returns if it is no use to wait.
 pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) -> Failure {
@@ -30,17 +31,23 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
     let wants_news = common.wants_news();
     let patience = if wants_news { PATIENCE } else { LONG_PATIENCE };
     let (mut known, mut since) = (None, Instant::now());
-    let mut knows_holder = asking.quiet || asking.nonblock;
+    let tells_holders = !asking.quiet && !asking.nonblock;
+    let mut told = Told {
+        repeats: wants_news || asking.wait.is_some(),
+        ..Told::default()
+    };
     sleep(PATIENCE).await;
     if let Err(failure) = find_itself(wanted, asking).await {
         return failure;
     }
-    knows_holder |= wanted.has_news.get();
+    told.is_silent = wanted.has_news.get();
     loop {
         match wanted.outage() {
             None => {
                 (known, since) = (None, Instant::now());
-                knows_holder = knows_holder || say_who_holds(wanted).await;
+                if tells_holders && told.is_time(patience) {
+                    say_who_holds(wanted, &mut told).await;
+                }
             }
             Some(outage @ Outage::Refused(_)) => {
                 return outage.failure(&format!("cannot lock {names}"));
@@ -94,11 +101,56 @@ async fn find_itself(wanted: &Wanted<'_>, asking: &Asking) -> Result<(), Failure
     Ok(())
 }
 
-/// Says who holds the lock. Returns `false` if too few masters answer.
-async fn say_who_holds(wanted: &Wanted<'_>) -> bool {
+/// What was said of the holders.
+#[derive(Default)]
+struct Told {
+    /// The holders that were seen last.
+    known: BTreeSet<String>,
+    /// The time of the last look.
+    looked: Option<Instant>,
+    /// The time at which somebody last read who has the lock.
+    said: Option<Instant>,
+    /// Whether to say it again every minute. A program that waits without an end, and whose news
+    /// nobody reads at once, would fill its log.
+    repeats: bool,
+    /// Whether something else was said of the first holder.
+    is_silent: bool,
+}
+
+impl Told {
+    /// Returns whether it is time for another look: the first one comes at once.
+    fn is_time(&self, patience: Duration) -> bool {
+        self.looked.is_none_or(|at| at.elapsed() >= patience)
+    }
+
+    /// Notes who has the lock `now`. Returns whether that is news: the first look, a new holder, or
+    /// a minute after the last news.
+    fn note(&mut self, holders: BTreeSet<String>, now: Instant) -> bool {
+        let is_first = self.looked.replace(now).is_none();
+        let is_new = !holders.is_subset(&self.known);
+        let is_due = self.repeats && self.said.is_none_or(|at| now - at >= MINUTE);
+        if !is_first && (holders.is_empty() || !is_new && !is_due) {
+            return false;
+        }
+        (self.known, self.said) = (holders, Some(now));
+        !is_first || !self.is_silent
+    }
+}
+
+/// Says who holds the lock, if that is news. Says nothing if too few masters answer.
+async fn say_who_holds(wanted: &Wanted<'_>, told: &mut Told) {
     let Ok(seen) = wanted.inspect_rival().await else {
-        return false;
+        return;
     };
+    let id = |seen: &Inspection, holder: &Holder| {
+        format!("{} {:?} {:?}", seen.name, holder.owner, holder.client)
+    };
+    let holders = seen
+        .iter()
+        .flat_map(|seen| seen.holders.iter().map(|one| id(seen, one)));
+    if !told.note(holders.collect(), Instant::now()) {
+        return;
+    }
     let holder = seen.as_ref().and_then(|seen| {
         let left = seen.holders.first()?.remaining;
         let who = clients(&seen.holders);
@@ -114,10 +166,73 @@ async fn say_who_holds(wanted: &Wanted<'_>) -> bool {
         wanted.quoted(),
         holder.unwrap_or_default()
     ));
-    true
 }
 
 /// The time after which a person wants to know what a program waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The same for a person who gets it by mail from cron. A master that restarts is no news.
 const LONG_PATIENCE: Duration = Duration::from_secs(5);
+/// The time after which a person wants to know that the program still waits.
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_new_holder_is_news_and_once_a_minute_the_old_one() {
+        let start = Instant::now();
+        for (repeats, is_silent, looks, expected) in [
+            (
+                true,
+                false,
+                &[
+                    (0, "a"),
+                    (1, "a"),
+                    (59, "a"),
+                    (60, "a"),
+                    (61, "a"),
+                    (120, "a"),
+                ][..],
+                &[0, 60, 120][..],
+            ),
+            // A minute counts from the last news. A lock that is free is no news.
+            (
+                true,
+                false,
+                &[
+                    (0, "a"),
+                    (30, "b"),
+                    (60, "b"),
+                    (70, ""),
+                    (89, "b"),
+                    (95, "b"),
+                    (96, "a"),
+                ],
+                &[0, 30, 95, 96],
+            ),
+            (
+                false,
+                false,
+                &[(0, "a"), (99, "a"), (200, "b"), (300, "b")],
+                &[0, 200],
+            ),
+            (true, false, &[(0, ""), (1, "a")], &[0, 1]),
+            // Several holders, of which one has left.
+            (false, false, &[(0, "ab"), (1, "a"), (2, "ac")], &[0, 2]),
+            (true, true, &[(0, "a"), (1, "a"), (61, "a")], &[61]),
+        ] {
+            let mut told = Told {
+                repeats,
+                is_silent,
+                ..Told::default()
+            };
+            let news = looks.iter().filter(|(at, holders)| {
+                let holders = holders.chars().map(String::from).collect();
+                told.note(holders, start + Duration::from_secs(*at))
+            });
+            let news: Vec<_> = news.map(|(at, _)| *at).collect();
+            assert_eq!(news, expected, "{looks:?}");
+        }
+    }
+}

@@ -127,6 +127,21 @@ fn a_wait_without_a_terminal_is_told_with_its_end() {
 }
 
 #[test]
+fn a_new_holder_is_told_to_those_who_wait() {
+    let masters = masters(3);
+    let first = Running::hold(&masters, "--fair a");
+    let mut next = Running::start(&mut with(&masters, "hold --fair a"));
+    next.errors_until(&["waiting for \"a\", which is held by "]);
+    let mut waiter = Running::start(&mut script(&masters, "-v --fair a", "echo ran"));
+    let held_by = |id: u32| format!("/{id} (started ");
+    waiter.errors_until(&["waiting for \"a\", which is held by ", &held_by(first.id())]);
+    first.terminated().is(0);
+    waiter.errors_until(&["waiting for \"a\", which is held by ", &held_by(next.id())]);
+    next.terminated().is(0);
+    waiter.ended().gives(0, "ran\n").omits("waiting for");
+}
+
+#[test]
 fn a_key_without_a_ttl_is_told_at_once_and_not_hidden() {
     let masters = masters(3);
     each(&masters, "SET a x");
