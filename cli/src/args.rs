@@ -287,6 +287,10 @@ pub(crate) struct Status {
     /// Names of the locks.
     #[arg(required = true)]
     pub(crate) names: Vec<String>,
+    /// Look once. Otherwise status looks twice at a held lock, to see whether it is renewed: with
+    /// the default TTL, within 4 s.
+    #[arg(long)]
+    pub(crate) now: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

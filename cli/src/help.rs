@@ -73,8 +73,9 @@ handle can be used again after 69 and 78.";
 
 pub(crate) const STATUS: &str = "\
 A program that holds a lock may have waited for it since it started. Programs renew their locks \
-after a third of the TTL: status waits for that, for up to 4 s, and shows what it saw last. A lock that is not renewed in time \
-ends soon: its program has ended or stands still, or never renews.
+after a third of the TTL: status waits for that, for up to 4 s, and shows what it saw last; with --now, it does not \
+wait. A renewed lock shows that the program that renews it is alive. With `quorlock run`, that is quorlock: CMD may \
+hang. A lock that is not renewed in time ends soon: its program has ended or stands still, or never renews.
 
 Masters have no list of locks. With a key template such as locks:{name}, \
 `redis-cli --scan --pattern 'locks:*'` finds the keys on one master.

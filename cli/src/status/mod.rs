@@ -14,9 +14,11 @@ use crate::{
     lists::ListReport,
     look::{Look, Verdict, look_at_all},
     masters::Masters,
+    output::complain,
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
+    times::brief,
     wanted::quoted,
 };
 
@@ -36,7 +38,11 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
     let source = masters.source();
     block_on(async {
         let locks = masters.coordinator()?;
-        let looks = watch(&locks, &args.names).await?;
+        let tells = !args.json && common.wants_news();
+        let looks = match args.now {
+            true => look_at_all(&locks, &args.names).await?,
+            false => watch(&locks, &args.names, tells).await?,
+        };
         if args.json {
             print_json(&Report {
                 source: &source,
@@ -66,7 +72,8 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
 }
 
 /// Looks at the locks until it is known whether they are renewed, if that does not take too long.
-async fn watch(locks: &Coordinator, names: &[String]) -> Result<Vec<Look>, Failure> {
+/// Before that, says how long it takes, if it `tells`.
+async fn watch(locks: &Coordinator, names: &[String], tells: bool) -> Result<Vec<Look>, Failure> {
     let mut looks = look_at_all(locks, names).await?;
     let end = Instant::now() + PATIENCE;
     let is_soon = |time: Duration| Instant::now() + time <= end;
@@ -74,6 +81,14 @@ async fn watch(locks: &Coordinator, names: &[String]) -> Result<Vec<Look>, Failu
         let mut holders = look.holders.iter().filter_map(HolderLook::decided_in);
         look.verdict == Verdict::Held && holders.any(is_soon)
     };
+    let open = looks.iter().filter(|look| is_open(look));
+    let times = open.flat_map(|look| look.holders.iter().filter_map(HolderLook::decided_in));
+    if let Some(time) = times.filter(|time| is_soon(*time)).max().filter(|_| tells) {
+        complain(format_args!(
+            "looks twice, for up to {}, to see whether the lock is renewed; --now looks once",
+            brief(time)
+        ));
+    }
     while looks.iter().any(is_open) {
         sleep(LOOK_INTERVAL).await;
         for (look, mut next) in looks.iter_mut().zip(look_at_all(locks, names).await?) {

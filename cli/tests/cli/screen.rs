@@ -5,7 +5,7 @@ use std::mem;
 use testkit::server::{Server, masters};
 
 use crate::{
-    support::{assert_free, with, write_mutex},
+    support::{Running, assert_free, with, write_mutex},
     terminal::Terminal,
 };
 
@@ -79,6 +79,22 @@ fn colours_are_for_terminals_and_not_with_no_color() {
         assert_eq!(shown.contains("\x1b["), has_colour, "{shown:?}");
         assert!(shown.contains("job"), "{shown}");
     }
+}
+
+#[test]
+fn a_person_reads_at_once_that_the_status_looks_twice() {
+    let masters = masters(3);
+    let _holder = Running::hold(&masters, "job");
+    let mut terminal = start(&masters, "status job", "1");
+    terminal.until("quorlock: looks twice, for up to ");
+    let text = &terminal.shown;
+    assert!(!text.contains("held as a mutex"), "{text}");
+    assert_eq!(terminal.ended(), 75);
+    assert!(
+        terminal.shown.contains("held as a mutex"),
+        "{}",
+        terminal.shown
+    );
 }
 
 #[test]

@@ -43,6 +43,30 @@ fn a_label_keeps_its_spaces() {
 }
 
 #[test]
+fn the_status_looks_twice_at_a_held_lock_or_once() {
+    let masters = masters(3);
+    run(&masters, "status -h")
+        .is(0)
+        .tells("--now Look once. Otherwise status looks twice");
+    let _holder = Running::hold(&masters, "job");
+    let says = "quorlock: looks twice, for up to ";
+    for words in ["status job", "status -v --json job"] {
+        run(&masters, words)
+            .is(75)
+            .omits("looks twice")
+            .shows("renewed");
+    }
+    let ended = run(&masters, "status -v job").is(75).shows("), renewed\n");
+    ended
+        .says(says)
+        .says("s, to see whether the lock is renewed; --now looks once\n");
+    let ended = run(&masters, "status -v --now job").is(75);
+    ended
+        .omits("looks twice")
+        .shows("s left unless it is renewed\n");
+}
+
+#[test]
 fn the_status_says_which_process_holds_a_lock() {
     let masters = masters(3);
     let [one, other] =
