@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     convert::Infallible,
     future::pending,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -22,13 +23,14 @@ use crate::{
     wanted::name_of,
 };
 
-/// Says on stderr that masters are down and that the lock is in doubt, once for each outage, and
-/// that the outage is over. An outage that is shorter than the time between two looks is no news.
+/// First says on stderr which masters can never vote. Then says that masters are down and that the
+/// lock is in doubt, once for each outage, and that the outage is over. An outage that is shorter
+/// than the time between two looks is no news.
 pub(crate) async fn tell(held: &Held) -> Infallible {
     if held.is_quiet {
         return pending().await;
     }
-    let (mut doubt, mut masters) = (Trouble::default(), BTreeMap::<_, Trouble>::new());
+    let (mut doubt, mut masters) = (Trouble::default(), tell_misfits(held).await);
     loop {
         sleep(LOOK_EVERY).await;
         let guard = &held.guard;
@@ -47,6 +49,34 @@ pub(crate) async fn tell(held: &Held) -> Infallible {
             trouble.look(&name, obstruction(&health), "votes again");
         }
     }
+}
+
+/// Says which masters can never vote as they are listed. Returns the troubles that were told.
+async fn tell_misfits(held: &Held) -> BTreeMap<Arc<str>, Trouble> {
+    let start = Instant::now();
+    let is_dialled = |health: &MasterHealth| health.state != MasterState::Connecting;
+    // The votes of the others may have come first.
+    while !held.locks.health().iter().all(is_dialled) && start.elapsed() < DIAL_LIMIT {
+        sleep(LOOK_AT_DIALS_EVERY).await;
+    }
+    let health = held.locks.health().into_iter();
+    let misfits = health.filter_map(|health| {
+        let why = obstacle(&health).filter(|why| health.needs_repair() || is_misfit(why))?;
+        let master = health.master;
+        complain(format_args!(
+            "master {master} can never vote as it is listed: {why}"
+        ));
+        let (since, is_told) = (Some(Instant::now()), true);
+        Some((master, Trouble { since, is_told }))
+    });
+    misfits.collect()
+}
+
+/// Returns whether a dial has failed because of the list, if the library would dial again.
+fn is_misfit(why: &str) -> bool {
+    ["it is a replica, not a master", "it is the same server as "]
+        .iter()
+        .any(|text| why.contains(text))
 }
 
 /// Says what keeps a master from voting, if something does.
@@ -95,3 +125,6 @@ impl Trouble {
 }
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_AT_DIALS_EVERY: Duration = Duration::from_millis(5);
+/// The longest wait for dials that are under way when the lock is acquired.
+const DIAL_LIMIT: Duration = Duration::from_secs(1);

@@ -252,6 +252,28 @@ fn an_outage_is_told_once_while_a_lock_is_held() {
     }
 }
 
+#[test]
+fn masters_that_can_never_vote_are_told_once_at_the_start() {
+    let masters = masters(4);
+    let port = masters[0].port().to_string();
+    masters[3].command(&["REPLICAOF", "127.0.0.1", &port]);
+    let urls = format!("{},redis://localhost:{port}", urls(&masters));
+    let run = |words: &str, urls: &str| {
+        let mut command = with(&[], words);
+        ended(command.env("QUORLOCK_MASTERS", urls)).is(0)
+    };
+    let replica = format!(
+        "quorlock: master 127.0.0.1:{} can never vote as it is listed: it is a replica, not a master",
+        masters[3].port()
+    );
+    run("run a -- sleep 3", &urls)
+        .in_lines(2)
+        .says(&replica)
+        .says(" can never vote as it is listed: it is the same server as ");
+    run("run -q a -- sleep 1", &urls).in_lines(0);
+    run("run a -- sleep 1", &self::urls(&masters[..3])).in_lines(0);
+}
+
 /// It is up, and its answer says what to change.
 #[test]
 fn a_master_that_refuses_the_login_is_not_said_to_be_down() {
