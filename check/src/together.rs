@@ -31,19 +31,19 @@ pub(crate) fn find(
     };
     findings
         .extend(related(masters, have_shared).map(|on| shared_data.with("of one origin").on(on)));
-    let few = lists.iter().filter(|(_, list)| list.len() < 3);
-    findings.extend(
-        few.map(|(name, list)| FEW_MASTERS.with(format!("{} in the list of {name}", list.len()))),
-    );
-    // Two are few, and only that is a finding then.
-    let even = lists
-        .iter()
-        .filter(|(_, list)| list.len() > 2 && list.len().is_multiple_of(2));
-    findings.extend(
-        even.map(|(name, list)| EVEN_MASTERS.with(format!("{} in the list of {name}", list.len()))),
-    );
+    findings.extend(lists.iter().filter_map(size));
     findings.extend(counters(masters, lists));
     findings
+}
+
+/// Returns a finding about the length of a list.
+fn size((name, list): &List) -> Option<Finding> {
+    let row = match list.len() {
+        0..3 => FEW_MASTERS,
+        count if count.is_multiple_of(2) => EVEN_MASTERS,
+        _ => return None,
+    };
+    Some(row.with(format!("{} in the list of {name}", list.len())))
 }
 
 /// Returns whether the masters for which `is_in` returns `true` are a majority of each list.

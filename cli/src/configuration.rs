@@ -130,21 +130,7 @@ fn read_file(common: &Common) -> Result<Option<(PathBuf, File)>, Failure> {
 
 /// Returns the content of the file, or what is wrong with it.
 fn parse(text: &str) -> Result<File, String> {
-    // The error of the parser shows the line, which may contain a password.
-    let file: File = toml::from_str(text).map_err(|error| {
-        let before = error.span().and_then(|span| text.get(..span.start));
-        let line = before.map_or(1, |text| text.matches('\n').count() + 1);
-        let written = text.lines().nth(line - 1).unwrap_or_default();
-        let key = key(written);
-        if let Some(table) = key.and_then(|key| meant_table(written, key, error.message())) {
-            return format!(
-                "is wrong in line {line}: write [profile.{table}] for the profile {table}"
-            );
-        }
-        let at = key.map_or_else(String::new, |key| format!(", at {key}"));
-        let what = without_values(error.message());
-        format!("is wrong in line {line}{at}: {what}")
-    })?;
+    let file: File = toml::from_str(text).map_err(|error| fault(text, &error))?;
     if file.profiles.is_empty() {
         return Err("has no profile; write [profile.NAME] and masters = [..]".to_owned());
     }
@@ -156,6 +142,20 @@ fn parse(text: &str) -> Result<File, String> {
         );
     }
     conflict(&file.profiles).map_or(Ok(file), Err)
+}
+
+/// Says what the parser found wrong. Its own error shows the line, which may contain a password.
+fn fault(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start));
+    let line = before.map_or(1, |text| text.matches('\n').count() + 1);
+    let written = text.lines().nth(line - 1).unwrap_or_default();
+    let key = key(written);
+    if let Some(table) = key.and_then(|key| meant_table(written, key, error.message())) {
+        return format!("is wrong in line {line}: write [profile.{table}] for the profile {table}");
+    }
+    let at = key.map_or_else(String::new, |key| format!(", at {key}"));
+    let what = without_values(error.message());
+    format!("is wrong in line {line}{at}: {what}")
 }
 
 /// Returns what is wrong if two profiles have the same locks. Two programs could hold one, each

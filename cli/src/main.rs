@@ -119,20 +119,28 @@ fn not_parsed(mut error: clap::Error) -> Exit {
     if !error.use_stderr() {
         return printed.map_or(Exit::Output, |()| Exit::Success);
     }
-    let has = |word: &str| env::args_os().any(|arg| arg == word);
-    let is_long = error.to_string().contains("argument '--");
-    let names = "names stand before --, and begin with no -";
-    match (error.kind(), has("--")) {
-        (Missing | Unknown, false) if has("run") => {
-            complain("put -- before the command: quorlock run NAME -- CMD");
-        }
-        (Missing, true) if has("run") && lacks_only_command(&error) => {
-            complain("the command after -- is missing: quorlock run NAME -- CMD");
-        }
-        (Missing | Unknown, true) if (has("run") || has("hold")) && !is_long => complain(names),
-        _ => {}
+    if let Some(hint) = hint(&error) {
+        complain(hint);
     }
     Exit::Usage
+}
+
+/// Returns what is probably wrong with the place of names, options and a command.
+fn hint(error: &clap::Error) -> Option<&'static str> {
+    let has = |word: &str| env::args_os().any(|arg| arg == word);
+    let is_long = error.to_string().contains("argument '--");
+    match (error.kind(), has("--")) {
+        (Missing | Unknown, false) if has("run") => {
+            Some("put -- before the command: quorlock run NAME -- CMD")
+        }
+        (Missing, true) if has("run") && lacks_only_command(error) => {
+            Some("the command after -- is missing: quorlock run NAME -- CMD")
+        }
+        (Missing | Unknown, true) if (has("run") || has("hold")) && !is_long => {
+            Some("names stand before --, and begin with no -")
+        }
+        _ => None,
+    }
 }
 
 fn lacks_only_command(error: &clap::Error) -> bool {

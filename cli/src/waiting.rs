@@ -151,7 +151,12 @@ async fn say_who_holds(wanted: &Wanted<'_>, told: &mut Told) {
     if !told.note(holders.collect(), Instant::now()) {
         return;
     }
-    let holder = seen.as_ref().and_then(|seen| {
+    wanted.say(waits_for(wanted, seen.as_ref()));
+}
+
+/// Says what the program waits for, and who has it.
+fn waits_for(wanted: &Wanted<'_>, seen: Option<&Inspection>) -> String {
+    let holder = seen.and_then(|seen| {
         let left = seen.holders.first()?.remaining;
         let who = clients(&seen.holders);
         let who = who.as_deref().unwrap_or("another");
@@ -161,11 +166,11 @@ async fn say_who_holds(wanted: &Wanted<'_>, told: &mut Told) {
         };
         Some(format!("{what} is {}", held_by(who, left)))
     });
-    wanted.say(format_args!(
+    format!(
         "waiting for {}{}",
         wanted.quoted(),
         holder.unwrap_or_default()
-    ));
+    )
 }
 
 /// The time after which a person wants to know what a program waits for.

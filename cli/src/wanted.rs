@@ -119,8 +119,8 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
     }
 }
 
-/// Checks that several names are only asked for as mutexes, that no name is several lines, and that
-/// the longest time is not shorter than the shortest. A variable and a line can carry one fencing token, and names may contain every other separator.
+/// Checks that several names are only asked for as mutexes, and that no name is several lines. A
+/// variable and a line can carry one fencing token, and names may contain every other separator.
 pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     let options = [
         (asking.fair, "--fair"),
@@ -133,16 +133,7 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
         let sentence = format!("{name:?} has a line break, which QUORLOCK_LOCK has between names");
         return Err(Failure::new(Exit::Usage, sentence));
     }
-    if let (Some(least), Some(most)) = (asking.min_hold, asking.max_hold)
-        && least > most
-    {
-        let [least, most] = [least, most].map(format_duration);
-        let sentence = format!(
-            "--min-hold {least} is longer than --max-hold {most}; give a shorter --min-hold, or a \
-             longer --max-hold"
-        );
-        return Err(Failure::new(Exit::Usage, sentence));
-    }
+    check_times(asking)?;
     match options.iter().find(|(is_given, _)| *is_given) {
         Some((_, option)) if names.len() > 1 => {
             let sentence = format!(
@@ -153,6 +144,21 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Checks that the longest time is not shorter than the shortest.
+fn check_times(asking: &Asking) -> Result<(), Failure> {
+    if let (Some(least), Some(most)) = (asking.min_hold, asking.max_hold)
+        && least > most
+    {
+        let [least, most] = [least, most].map(format_duration);
+        let sentence = format!(
+            "--min-hold {least} is longer than --max-hold {most}; give a shorter --min-hold, or a \
+             longer --max-hold"
+        );
+        return Err(Failure::new(Exit::Usage, sentence));
+    }
+    Ok(())
 }
 
 /// Returns names in quotes, such as `"a" and "b"`.

@@ -24,12 +24,7 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     }
     let shown = program.display();
     if found.is_empty() && !Path::new(program).is_dir() {
-        let advice = if is_line(program) {
-            NO_SHELL
-        } else {
-            "check its name and the PATH"
-        };
-        let sentence = format!("{shown}: command not found; {advice}");
+        let sentence = format!("{shown}: command not found; {}", advice(program));
         return Err(Failure::new(Exit::NotFound, sentence));
     }
     let sentence =
@@ -37,15 +32,14 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     Err(Failure::new(Exit::NotExecutable, sentence))
 }
 
-/// Returns whether it is probably a line for a shell, and not the name of a program.
-fn is_line(program: &OsStr) -> bool {
-    program
-        .as_encoded_bytes()
-        .iter()
-        .any(|byte| b" ;&|<>$".contains(byte))
+/// Says what to do about a program that was not found, and is perhaps a line for a shell.
+fn advice(program: &OsStr) -> &'static str {
+    let mut bytes = program.as_encoded_bytes().iter();
+    match bytes.any(|byte| b" ;&|<>$".contains(byte)) {
+        true => "there is no shell in between, so give a line for a shell as sh -c '..'",
+        false => "check its name and the PATH",
+    }
 }
-
-const NO_SHELL: &str = "there is no shell in between, so give a line for a shell as sh -c '..'";
 
 fn candidates(program: &OsStr) -> Vec<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {

@@ -76,20 +76,13 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
 async fn watch(locks: &Coordinator, names: &[String], tells: bool) -> Result<Vec<Look>, Failure> {
     let mut looks = look_at_all(locks, names).await?;
     let end = Instant::now() + PATIENCE;
-    let is_soon = |time: Duration| Instant::now() + time <= end;
-    let is_open = |look: &Look| {
-        let mut holders = look.holders.iter().filter_map(HolderLook::decided_in);
-        look.verdict == Verdict::Held && holders.any(is_soon)
-    };
-    let open = looks.iter().filter(|look| is_open(look));
-    let times = open.flat_map(|look| look.holders.iter().filter_map(HolderLook::decided_in));
-    if let Some(time) = times.filter(|time| is_soon(*time)).max().filter(|_| tells) {
+    if let Some(time) = open_for(&looks, end).filter(|_| tells) {
         complain(format_args!(
             "looks twice, for up to {}, to see whether the lock is renewed; --now looks once",
             brief(time)
         ));
     }
-    while looks.iter().any(is_open) {
+    while open_for(&looks, end).is_some() {
         sleep(LOOK_INTERVAL).await;
         for (look, mut next) in looks.iter_mut().zip(look_at_all(locks, names).await?) {
             // A look that masters answer too late says nothing about the lock.
@@ -100,6 +93,15 @@ async fn watch(locks: &Coordinator, names: &[String], tells: bool) -> Result<Vec
         }
     }
     Ok(looks)
+}
+
+/// Returns the time until it is known whether the locks are renewed. `None` if that is known, or
+/// will not be known before `end`.
+fn open_for(looks: &[Look], end: Instant) -> Option<Duration> {
+    let left = end.checked_duration_since(Instant::now())?;
+    let held = looks.iter().filter(|look| look.verdict == Verdict::Held);
+    let times = held.flat_map(|look| look.holders.iter().filter_map(HolderLook::decided_in));
+    times.filter(|time| *time <= left).max()
 }
 
 /// The time in which a lock with the default TTL is renewed.
