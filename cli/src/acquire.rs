@@ -53,6 +53,8 @@ async fn hand_over(
     args: &Acquire,
     common: &Common,
 ) -> Result<(), Failure> {
+    // Nobody brings the lock later to a master that was late.
+    let _ = guard.all_votes().await;
     let detached = guard.detach(args.ttl).await.map_err(not_detached)?;
     let written = handle::write(&args.handle_file, &detached);
     if written.is_err()

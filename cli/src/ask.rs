@@ -95,25 +95,37 @@ impl Held {
         }
         let is_early = self.keep_until.is_some_and(|until| Instant::now() < until);
         let is_gone = is_early && guard.ensure_valid().is_err();
-        let why = match timeout(RELEASE_LIMIT, guard.release()).await {
-            Ok(Ok(())) => is_gone.then(String::new),
-            Ok(Err(error)) => Some(blame(&error.votes)),
-            Err(_) => Some(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
-        };
+        let released = release(guard).await;
+        let why = released.err().or_else(|| is_gone.then(String::new));
         match (why, asking.min_hold.filter(|_| is_early)) {
             (Some(why), Some(time)) => complain(format_args!(
                 "--min-hold of {} could not be kept: others may get {names} before it is over{why}",
                 format_duration(time)
             )),
-            (Some(why), None) if !was_lost || common.is_verbose() => complain(format_args!(
-                "no majority confirmed the release of {names}, \
-                 which ends with its TTL where no release arrives{why}"
-            )),
+            (Some(why), None) if !was_lost || common.is_verbose() => {
+                complain(unconfirmed(&names, &why));
+            }
             _ => {}
         }
         close(&locks).await;
         done
     }
+}
+
+/// Releases a lock. If no majority confirms that in a short time, returns why.
+pub(crate) async fn release(guard: Guard) -> Result<(), String> {
+    match timeout(RELEASE_LIMIT, guard.release()).await {
+        Ok(released) => released.map_err(|error| blame(&error.votes)),
+        Err(_) => Err(format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}")),
+    }
+}
+
+/// Says that no majority confirmed the release of these names, and why.
+pub(crate) fn unconfirmed(names: &str, why: &str) -> String {
+    format!(
+        "no majority confirmed the release of {names}, \
+         which ends with its TTL where no release arrives{why}"
+    )
 }
 
 /// Returns whether a lock that nobody needs any more was lost. No renewal may have noticed it yet.
@@ -383,7 +395,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const CLOSE_LEAST: Duration = Duration::from_millis(10);
 /// What it gets if they matter: a busy machine may be late with them.
 const ANSWER_LEAST: Duration = Duration::from_millis(50);
-pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(2);
+const RELEASE_LIMIT: Duration = Duration::from_secs(2);
 const ROUND_LIMIT: Duration = Duration::from_millis(250);
 /// The age up to which a grant may belong to an attempt that fails.
 const NEW: Duration = Duration::from_millis(300);

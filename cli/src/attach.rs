@@ -3,20 +3,19 @@
 use std::time::{Duration, Instant};
 
 use quorlock::{AcquireError, Coordinator, Detached, Guard, Reason};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::{
     args::{Asking, Common, Release},
-    ask::{Asked, Held, ONCE_LIMIT, RELEASE_LIMIT, close, too_few},
+    ask::{self, Asked, Held, ONCE_LIMIT, close, too_few, unconfirmed},
     exit::Exit,
     failure::Failure,
     handle,
-    loss::blame,
     masters::Masters,
     outage::{Outage, Stage},
     runtime::block_on,
     wanted::quoted,
-    words::{ADVICE, in_words_of_the_file},
+    words::in_words_of_the_file,
 };
 
 pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> {
@@ -35,17 +34,11 @@ pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> 
 /// Releases a lock that was detached.
 pub(crate) async fn give_back(locks: &Coordinator, detached: &Detached) -> Result<(), Failure> {
     let guard = attach_within(locks, detached, ONCE_LIMIT).await?;
-    let why = match timeout(RELEASE_LIMIT, guard.release()).await {
-        Ok(Ok(())) => return Ok(()),
-        Ok(Err(error)) => blame(&error.votes),
-        Err(_) => format!("; no answer in {RELEASE_LIMIT:?}; {ADVICE}"),
-    };
-    let names = quoted(detached.names());
-    let sentence = format!(
-        "no majority confirmed the release of {names}, \
-         which ends with its TTL where no release arrives{why}"
-    );
-    Err(Failure::new(Exit::Unavailable, sentence))
+    let released = ask::release(guard).await;
+    released.map_err(|why| {
+        let sentence = unconfirmed(&quoted(detached.names()), &why);
+        Failure::new(Exit::Unavailable, sentence)
+    })
 }
 
 /// Takes over a lock that was detached, unless a signal makes it `stop`.
