@@ -111,7 +111,8 @@ pub(crate) struct Request {
     pub(crate) nonblock: bool,
     /// Wait up to this time for masters that can vote [with --nonblock: 1s].
     ///
-    /// After a restart of most masters, that takes up to a minute.
+    /// After a restart of most masters, that takes up to a minute. Without --ready and --nonblock,
+    /// only --wait limits it.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) ready: Option<Duration>,
     /// Exit with this status if another holder has the lock [75].
@@ -195,9 +196,10 @@ quorlock run [OPTIONS] <NAME>... -- <CMD>...
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
-    /// Time from TERM to KILL if the lock is lost [TTL/3, at most 10s].
+    /// CMD gets TERM this long before its lock would end [TTL/3, at most 10s].
     ///
-    /// With 0s, CMD gets no TERM: it is killed at once.
+    /// Then it gets KILL just before that end. If the lock is lost earlier, TERM comes at once, and
+    /// KILL this long after it, but no later. With 0s, CMD gets no TERM: it is killed at once.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) kill_after: Option<Duration>,
     /// Take over the lock that `acquire` wrote into this file [- for the input].

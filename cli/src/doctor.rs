@@ -43,7 +43,11 @@ pub(crate) struct FindingReport {
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_to_check(common, false)?;
     let own = masters.exposed().map(FindingReport::of_password_file);
-    let (source, is_strict) = (masters.source(), masters.is_strict());
+    let own = own
+        .into_iter()
+        .chain((!masters.is_strict()).then(FindingReport::of_quarantine));
+    let own: Vec<_> = own.collect();
+    let source = masters.source();
     let subject = masters.into_check()?;
     block_on(async {
         let (checked, locks) = (subject.check().await?, &subject.locks);
@@ -65,7 +69,7 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
         } else {
             let style = Style::of_stdout();
             let shown: String = findings.iter().map(|one| one.paragraph(style)).collect();
-            let notes = notes(&findings, is_strict, style);
+            let notes = notes(&findings, style);
             let summary = summary(&findings, worst);
             let count = locks.master_count();
             let plural = if count == 1 { "" } else { "s" };
@@ -119,6 +123,19 @@ impl FindingReport {
         }
     }
 
+    fn of_quarantine() -> Self {
+        let why = "a program that starts now takes a master that has lost its locks for a new one";
+        Self {
+            severity: Severity::Info,
+            masters: Vec::new(),
+            setting: "quarantine",
+            value: "not strict".to_owned(),
+            why: why.to_owned(),
+            fix: "for jobs that come and go, set it to strict in all programs".to_owned(),
+            commands: Vec::new(),
+        }
+    }
+
     fn paragraph(&self, style: Style) -> String {
         let colour = match self.severity {
             Severity::Info => Colour::Dim,
@@ -147,22 +164,17 @@ fn word<S: Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(severity)
 }
 
-/// Returns what to know about the commands, and about quarantine that is not strict.
-fn notes(findings: &[FindingReport], is_strict: bool, style: Style) -> String {
+/// Returns what to know about the commands.
+fn notes(findings: &[FindingReport], style: Style) -> String {
     let has_commands = findings.iter().any(|one| !one.commands.is_empty());
-    let notes = [(has_commands, COMMANDS), (!is_strict, NOT_STRICT)];
-    let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
-    let notes = notes.map(|(_, note)| style.indented(note, 0) + "\n");
-    notes.collect()
+    let note = has_commands.then(|| style.indented(COMMANDS, 0) + "\n");
+    note.unwrap_or_default()
 }
 
 const COMMANDS: &str = "\
 A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an ACL file. If the \
 masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS. \
 Then run quorlock doctor again: a missing right may hide another one.";
-const NOT_STRICT: &str = "\
-Unless quarantine is strict, a program that starts now takes a master that has lost its locks for a \
-new one. For jobs that come and go, set it to strict in all programs.";
 
 /// Returns the number of findings of each severity, in one line.
 fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {

@@ -81,8 +81,8 @@ Masters have no list of locks. With a key template such as locks:{name}, \
 `redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
 
 Exit status: 0 free, 75 held or split, 69 no majority of masters answered or can vote, 78 \
-the same, until someone changes a setting, such as the login or a right. With several names, 69 comes before 75, and 75 \
-before 0.";
+the same, until someone changes a setting, such as the login or a right. With several names, the worst counts: 69 or \
+78, then 75, then 0.";
 
 pub(crate) const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 critical.";

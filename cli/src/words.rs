@@ -109,9 +109,9 @@ mod tests {
     fn texts_name_settings_of_the_file() {
         for (text, expected) in [
             (
-                "so set a shorter ttl, or a longer max_ttl (QUORLOCK_MAX_TTL) in all programs",
-                "so set a shorter ttl, or a longer --max-ttl or max_ttl (QUORLOCK_MAX_TTL) \
-                 in all programs",
+                "so set a shorter ttl, or first a longer max_ttl (QUORLOCK_MAX_TTL) in all programs",
+                "so set a shorter ttl, or first a longer --max-ttl or max_ttl \
+                 (QUORLOCK_MAX_TTL) in all programs",
             ),
             (
                 "trust the authority that signed it, with ca_file or Builder::tls",

@@ -219,7 +219,7 @@ fn wrong_arguments_are_64_and_settings_that_cannot_be_used_78() {
     for (ttl, says) in [
         (
             "2h",
-            "or a longer --max-ttl or max_ttl (QUORLOCK_MAX_TTL) in all programs",
+            "or first a longer --max-ttl or max_ttl (QUORLOCK_MAX_TTL) in all programs",
         ),
         ("1ms", "a TTL of 1ms is out of range"),
         ("0s", "a TTL of 0s is out of range"),

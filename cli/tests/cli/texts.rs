@@ -125,6 +125,32 @@ fn each_command_has_a_manual_page() {
     run(&[], "man fly").is(64).first_says(expected).in_lines(1);
 }
 
+#[test]
+fn help_says_when_commands_end_and_which_status_counts() {
+    for (words, text) in [
+        (
+            "run --help",
+            "CMD gets TERM this long before its lock would end",
+        ),
+        (
+            "run --help",
+            "Without --ready and --nonblock, only --wait limits it.",
+        ),
+        ("break --help", "Break the lock only if this holder has it"),
+        (
+            "status --help",
+            "the worst counts: 69 or 78, then 75, then 0.",
+        ),
+        ("man", "the worst counts: 69 or 78, then 75, then 0."),
+        (
+            "man",
+            "refuse the login, the certificate, the database or a right, or can never be",
+        ),
+    ] {
+        run(&[], words).is(0).tells(text);
+    }
+}
+
 /// Returns a script of the recipes that begins with a line for the shell.
 fn script_of_the_recipes(work: &str) -> String {
     let page = include_str!("../../../docs/recipes.md");

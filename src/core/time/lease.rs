@@ -104,8 +104,8 @@ impl Ttl {
             Ok(self)
         } else {
             let range = format!(
-                "at most {most:?}, so set a shorter ttl (QUORLOCK_TTL; 10 s by default), \
-                 or a longer max_ttl (QUORLOCK_MAX_TTL) in all programs"
+                "at most {most:?} (max_ttl), so set a shorter ttl (QUORLOCK_TTL; 10 s by default), \
+                 or first a longer max_ttl (QUORLOCK_MAX_TTL) in all programs"
             );
             Err(ConfigError::time("TTL", self.duration(), range))
         }

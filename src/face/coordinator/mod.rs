@@ -18,7 +18,7 @@ mod questions;
 /// connection. A background task connects to the masters, notices when a master hangs, reconnects,
 /// and renews the locks that are held. A request to a master that is known to be down fails at
 /// once. The task ends after the last clone of the coordinator, the last lock and the last guard
-/// are dropped. Before it ends, it delivers everything that was posted.
+/// are dropped. Before it ends, it delivers the releases that are owed.
 ///
 /// # Runtimes
 ///

@@ -202,7 +202,7 @@ impl Guard {
     ///
     /// A lock is lost earlier if a majority of masters refuse a renewal or an extension because the
     /// guard does not hold the lock. Masters report this only when they are asked. So the loss is
-    /// noticed with the next renewal, when two thirds of the validity are left.
+    /// noticed with the next renewal, at most a third of the validity later.
     ///
     /// # Cancel safety
     ///

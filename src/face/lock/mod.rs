@@ -170,7 +170,8 @@ impl<G: AnyGuard> Lock<G> {
         async { give(requests?.try_acquire().await?) }
     }
 
-    /// Waits for the lock. When `limit` has passed, makes one last attempt.
+    /// Waits for the lock for `limit`, and then tries once more: it may return about four response
+    /// timeouts after `limit`, or a little later, as said below.
     ///
     /// The wait is the same as in [`acquire`](Self::acquire).
     ///
