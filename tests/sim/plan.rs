@@ -413,13 +413,13 @@ impl Plan {
         self.model == Model::Within
     }
 
-    /// Returns whether nothing fails, and nothing takes unusually long.
     /// Returns whether tasks detach locks, and attach those of others. A run with rules about the
     /// time until a free lock is acquired has no such locks, which end without a release.
     pub(super) fn passes_locks(&self) -> bool {
         !self.is_calm() && self.model == Model::Within
     }
 
+    /// Returns whether nothing fails, and nothing takes unusually long.
     pub(super) fn is_calm(&self) -> bool {
         self.faults.is_empty() && self.keeps_order()
     }

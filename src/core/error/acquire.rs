@@ -131,8 +131,8 @@ impl AcquireError {
         self.0.reason.is_mistake()
     }
 
-    /// Returns whether to stop trying: after a mistake, and if this coordinator is
-    /// [`Closed`](Reason::Closed).
+    /// Returns whether to stop trying: after a mistake, if this coordinator is
+    /// [`Closed`](Reason::Closed), or if the lock that was to be attached is [`Gone`](Reason::Gone).
     pub fn is_final(&self) -> bool {
         self.0.reason.is_final()
     }
