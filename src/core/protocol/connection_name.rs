@@ -16,7 +16,7 @@ use crate::core::{hash::hash, time::Ttl};
 /// use std::time::Duration;
 /// use quorlock::tools::{ConnectionName, ListsId};
 ///
-/// let name = ConnectionName::parse("quorlock:f1bb702098bb38aa:26610b92:60000:web-3/812").unwrap();
+/// let name = ConnectionName::parse("quorlock:e257988200000000:26610b92:60000:web-3/812").unwrap();
 /// assert_eq!(name.lists, ListsId::of(["10.0.0.1:6379"], []));
 /// assert_eq!(name.max_ttl, Duration::from_secs(60));
 /// assert_eq!(name.client.as_deref(), Some("web-3/812"));
@@ -57,13 +57,25 @@ impl ConnectionName {
         }
     }
 
+    /// Returns whether the program and the `other` one may hold one lock at the same time. They use
+    /// the same keys, and have no [list in common](ListsId::is_apart_from).
+    pub fn is_apart_from(&self, other: &Self) -> bool {
+        self.keys == other.keys && self.lists.is_apart_from(other.lists)
+    }
+
+    /// Returns the client name, or words for a program without one.
+    pub fn who(&self) -> &str {
+        let none = "a program without a client name";
+        self.client.as_deref().unwrap_or(none)
+    }
+
     /// Reads the name of a connection. `None` if the name does not have this form.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_prefix(Self::PREFIX)?.splitn(4, ':');
         let (lists, keys, millis) = (parts.next()?, parts.next()?, parts.next()?);
         let client = parts.next().filter(|client| *client != Self::NO_CLIENT);
         let name = Self {
-            lists: ListsId(u64::from_str_radix(lists, 16).ok()?),
+            lists: ListsId::parse(lists)?,
             keys: u32::from_str_radix(keys, 16).ok()?,
             max_ttl: Duration::from_millis(millis.parse().ok()?),
             client: client.map(str::to_owned),
@@ -89,13 +101,16 @@ impl fmt::Display for ConnectionName {
 /// master contains this ID. So a master shows which programs still use which lists.
 ///
 /// Programs that list the same masters under the same addresses have the same ID. The order of the
-/// masters does not matter. The ID is shown as 16 hexadecimal digits. See
-/// [`ConnectionName`].
+/// masters does not matter. The ID is shown as 16 hexadecimal digits: eight for the masters, and
+/// eight for the old masters, which are zeros without such a list. See [`ConnectionName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ListsId(u64);
+pub struct ListsId {
+    masters: u32,
+    old_masters: Option<u32>,
+}
 
 impl ListsId {
-    const DIGITS: usize = 16;
+    const DIGITS: usize = 8;
 
     /// Returns the ID of two lists: the `masters` of a program, and its
     /// [`old_masters`](crate::Builder::old_masters). Both lists contain addresses, as
@@ -109,38 +124,74 @@ impl ListsId {
     /// let during_a_change = ListsId::of(new, old);
     /// assert_ne!(during_a_change, ListsId::of(old, []));
     /// assert_ne!(during_a_change, ListsId::of(new, []));
-    /// assert_eq!(ListsId::of(old, []).to_string(), "f1bb702098bb38aa");
+    /// assert_eq!(ListsId::of(old, []).to_string(), "e257988200000000");
     /// ```
-    // The ID is the hash of the sorted addresses of both lists. A zero byte comes after each
-    // address, and another one after each list. This format must never change: for the same lists,
-    // programs of all versions must show the same ID.
+    // For each list, the ID has a hash of the sorted addresses, with a zero byte after each. This
+    // format must never change: for the same lists, programs of all versions must show the same ID.
     pub fn of<'a>(
         masters: impl IntoIterator<Item = &'a str>,
         old_masters: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let masters: BTreeSet<_> = masters.into_iter().collect();
-        let mut old_masters: BTreeSet<_> = old_masters.into_iter().collect();
-        if old_masters == masters {
-            old_masters.clear();
-        }
-        let bytes = [masters, old_masters].into_iter().flat_map(|list| {
+        let bytes = |list: BTreeSet<&str>| -> Vec<_> {
             let addresses = list.into_iter();
-            let addresses = addresses.flat_map(|address| address.bytes().chain([0]));
-            addresses.chain([0])
-        });
-        Self::of_bytes(bytes)
+            addresses
+                .flat_map(|address| address.bytes().chain([0]))
+                .collect()
+        };
+        let masters = bytes(masters.into_iter().collect());
+        let lists = [masters, bytes(old_masters.into_iter().collect())];
+        Self::of_bytes(lists, false)
     }
 
-    /// Returns the ID that is the hash of these bytes.
-    pub(crate) fn of_bytes(bytes: impl Iterator<Item = u8>) -> Self {
-        Self(hash(bytes))
+    /// Returns the ID of two lists with these bytes. No bytes are no list. The lowest bit says whether
+    /// they are lists of groups.
+    pub(crate) fn of_bytes([masters, old_masters]: [Vec<u8>; 2], is_of_groups: bool) -> Self {
+        let is_change = !old_masters.is_empty() && old_masters != masters;
+        let hash = |list: Vec<u8>| hash(list.into_iter()) as u32 & !1 | u32::from(is_of_groups);
+        Self {
+            masters: hash(masters),
+            old_masters: is_change.then(|| hash(old_masters)),
+        }
+    }
+
+    /// Returns whether programs with these lists and programs with the `other` ones may hold one
+    /// lock at the same time, because they have no list in common. A lock needs a majority of each
+    /// list of its program. Lists of masters and lists of [groups](crate::Groups) cannot be compared,
+    /// so they are not apart.
+    ///
+    /// ```
+    /// use quorlock::tools::ListsId;
+    ///
+    /// let (old, new) = (["10.0.0.1:6379"], ["10.0.0.2:6379"]);
+    /// let during_a_change = ListsId::of(new, old);
+    /// assert!(!ListsId::of(old, []).is_apart_from(during_a_change));
+    /// assert!(!during_a_change.is_apart_from(ListsId::of(new, [])));
+    /// assert!(ListsId::of(old, []).is_apart_from(ListsId::of(new, [])));
+    /// ```
+    pub fn is_apart_from(self, other: Self) -> bool {
+        let lists = |id: Self| [Some(id.masters), id.old_masters];
+        let theirs = lists(other);
+        let mut ours = lists(self).into_iter().flatten();
+        self.masters % 2 == other.masters % 2 && ours.all(|list| !theirs.contains(&Some(list)))
+    }
+
+    /// Reads what `Display` shows.
+    fn parse(text: &str) -> Option<Self> {
+        let (masters, old_masters) = text.split_at_checked(Self::DIGITS)?;
+        let old_masters = u32::from_str_radix(old_masters, 16).ok()?;
+        Some(Self {
+            masters: u32::from_str_radix(masters, 16).ok()?,
+            old_masters: (old_masters != 0).then_some(old_masters),
+        })
     }
 }
 
 /// Shows the 16 digits.
 impl fmt::Display for ListsId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:0digits$x}", self.0, digits = Self::DIGITS)
+        let (masters, digits) = (self.masters, Self::DIGITS);
+        let old_masters = self.old_masters.unwrap_or_default();
+        write!(f, "{masters:0digits$x}{old_masters:0digits$x}")
     }
 }
 
@@ -154,7 +205,7 @@ mod tests {
         let ttl = Duration::from_secs(60);
         for (client, expected) in [(None, "-"), (Some("web-3:8/12"), "web-3:8/12")] {
             let name = ConnectionName::new(lists, "quorlock:check", ttl, client);
-            let text = format!("quorlock:f1bb702098bb38aa:26610b92:60000:{expected}");
+            let text = format!("quorlock:e257988200000000:26610b92:60000:{expected}");
             assert_eq!(name.to_string(), text);
             assert_eq!(ConnectionName::parse(&name.to_string()), Some(name));
         }
@@ -165,16 +216,16 @@ mod tests {
             "quorlock",
             "quorlock-check",
             "quorlock:x:00000001:1:-",
-            "quorlock:f1bb702098bb38aa",
-            "quorlock:f1bb702098bb38aa:00000001:1",
-            "quorlock:f1bb702098bb38aa:00000001:1:",
-            "quorlock:f1bb702098bb38aa:1:1:-",
-            "quorlock:F1BB702098BB38AA:00000001:1:-",
-            "quorlock:1bb702098bb38aa:00000001:1:-",
-            "quorlock:f1bb702098bb38aa:+0000001:1:-",
-            "quorlock:f1bb702098bb38aa:00000001:01:-",
-            "quorlock:f1bb702098bb38aa:00000001::-",
-            "Quorlock:f1bb702098bb38aa:00000001:1:-",
+            "quorlock:e257988200000000",
+            "quorlock:e257988200000000:00000001:1",
+            "quorlock:e257988200000000:00000001:1:",
+            "quorlock:e257988200000000:1:1:-",
+            "quorlock:E257988200000000:00000001:1:-",
+            "quorlock:257988200000000:00000001:1:-",
+            "quorlock:e257988200000000:+0000001:1:-",
+            "quorlock:e257988200000000:00000001:01:-",
+            "quorlock:e257988200000000:00000001::-",
+            "Quorlock:e257988200000000:00000001:1:-",
         ] {
             assert_eq!(ConnectionName::parse(other), None, "{other}");
         }
@@ -187,11 +238,11 @@ mod tests {
     #[test]
     fn ids_never_change() {
         for (masters, old_masters, expected) in [
-            (&[A][..], &[][..], "f1bb702098bb38aa"),
-            (&[A, B, C], &[], "380f0cf4a1f8149b"),
-            (&[A, B, C], &[A, B], "ea2d000cecb5efd8"),
-            (&[A, B], &[A, B, C], "c731ad090038938b"),
-            (&["unix:/run/r.sock", "[::1]:6379"], &[], "4f5f328840172cf2"),
+            (&[A][..], &[][..], "e257988200000000"),
+            (&[A, B, C], &[], "948f249200000000"),
+            (&[A, B, C], &[A, B], "948f2492cd3e3cae"),
+            (&[A, B], &[A, B, C], "cd3e3cae948f2492"),
+            (&["unix:/run/r.sock", "[::1]:6379"], &[], "d358a32200000000"),
         ] {
             let of = |masters: &[&'static str], old_masters: &[&'static str]| {
                 ListsId::of(masters.iter().copied(), old_masters.iter().copied()).to_string()

@@ -116,27 +116,20 @@ impl Group {
 type Entry = (String, u32, ListsId);
 
 /// Returns one ID for two lists: the groups that a program uses, and the old groups.
-// The ID is the hash of both lists, each sorted by the IDs of the groups. If the lists are the
-// same, the second counts as empty. A zero byte ends each text, and another one ends each list.
+// The ID is that of both lists, each sorted by the IDs of the groups. A zero byte ends each text.
 // This function must never change.
-pub(super) fn lists_id(mut lists: [Vec<Entry>; 2]) -> ListsId {
-    for groups in &mut lists {
+pub(super) fn lists_id(lists: [Vec<Entry>; 2]) -> ListsId {
+    let bytes = lists.map(|mut groups| {
         groups.sort_by(|(one, ..), (other, ..)| one.cmp(other));
         if let [(id, weight, _)] = &mut groups[..] {
             (*id, *weight) = (String::new(), 1); // the only group has all names
         }
-    }
-    let [groups, old] = &mut lists;
-    if groups == old {
-        old.clear();
-    }
-    let bytes = lists.into_iter().flat_map(|groups| {
         let texts = groups.into_iter();
         let texts = texts.flat_map(|(id, weight, list)| [id, weight.to_string(), list.to_string()]);
         let bytes = texts.flat_map(|text| text.into_bytes().into_iter().chain([0]));
-        bytes.chain([0])
+        bytes.collect()
     });
-    ListsId::of_bytes(bytes)
+    ListsId::of_bytes(bytes, true)
 }
 
 #[cfg(test)]
@@ -160,7 +153,7 @@ mod tests {
             lists_id(lists).to_string()
         };
         let (a, b) = (("a", 1, A), ("b", 1, B));
-        assert_eq!(id(&[a, b], &[]), "30ea5f39995ae154");
+        assert_eq!(id(&[a, b], &[]), "2e984d1f00000000");
         assert_eq!(id(&[a, b], &[b, a]), id(&[b, a], &[]), "nothing changes");
         assert_eq!(id(&[a, b], &[a]), id(&[a, b], &[("all", 2, A)]), "only one");
         let other = [
@@ -172,5 +165,11 @@ mod tests {
             id(&[("b", 1, A), ("a", 1, B)], &[]),
         ];
         assert_eq!(BTreeSet::from(other).len(), 6);
+        let lists = |groups: &[_]| lists_id([groups.iter().copied().map(group).collect(), vec![]]);
+        assert!(lists(&[a, b]).is_apart_from(lists(&[a])));
+        assert!(
+            !lists(&[a, b]).is_apart_from(ListsId::of([A], [])),
+            "unknown"
+        );
     }
 }
