@@ -1,5 +1,6 @@
--- shared/origin: finds out whether this master may have forgotten locks since it was last seen. The
--- script is sent on every dial, before the connection serves anything else.
+-- shared/origin: finds out whether this master may have forgotten locks since it was last seen, and
+-- which lists of masters other programs use. The script is sent on every dial, before the connection
+-- serves anything else.
 --
 -- KEYS[1]  the origin record, a hash:
 --          'run_id'  the run id of the process that was here last
@@ -7,15 +8,22 @@
 --                    clock; 0: never
 --          'seen'    when this record was first written, in ms of this master's clock
 --          'replid'  the replication id of the process
+--          'lists.0' to 'lists.31'  the programs of the last 7 days, one field for all programs with
+--                    the same lists, keys and longest TTL: 'FIRST LAST NAME', their first and last
+--                    dial in ms of this master's clock, and the name of the last one. LAST may be
+--                    an hour old, unless others began after it.
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
 --          'observed': a master without a record counts as new, unless the caller knew it.
--- ARGV[2], ARGV[3], and so on  two arguments for each process that the caller has met here: its
+-- ARGV[2]  the name of the connection
+-- ARGV[3], ARGV[4], and so on  two arguments for each process that the caller has met here: its
 --          run id, and the ms since the caller last heard from it
--- returns  text  'SINCE NOW RUN_ID SIGN'
+-- returns  text  'SINCE NOW RUN_ID SIGN NAME NAME ..'
 --          SINCE and NOW: in ms of this master's clock
 --          SIGN: how this run found that this master forgot its locks: 'missing', 'restarted',
 --          'promoted' or 'replaced'; 'earlier' if another run found it
+--          NAME: the names of programs with other settings that dialled in the last hour and longest
+--          TTL, but not before the first program with the settings of the caller
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. The run id tells
 -- whether the master has restarted. The uptime cannot tell it, because a server computes the uptime
@@ -35,7 +43,7 @@ local replid = string.match(info, '\nmaster_replid:(%x+)') or ''
 local time = redis.call('TIME')
 local now = math.floor((time[1] * 1000000 + time[2]) / 1000)
 
-local is_known = ARGV[2]
+local is_known = ARGV[3]
 local sign = 'earlier'
 local found = redis.pcall('HMGET', KEYS[1], 'run_id', 'since', 'seen', 'replid')
 if found.err then
@@ -63,7 +71,7 @@ end
 
 -- The time since the caller last heard from any other process here. nil if it has met no other.
 local away
-for at = 2, #ARGV, 2 do
+for at = 3, #ARGV, 2 do
   if ARGV[at] ~= run_id then
     away = math.min(away or math.huge, tonumber(ARGV[at + 1]))
   end
@@ -97,4 +105,48 @@ end
 if since == 0 and ARGV[1] == 'strict' then
   since_text = seen_text
 end
-return string.format('%s %.0f %s %s', since_text, now, run_id, sign)
+
+local reply = { since_text, string.format('%.0f', now), run_id, sign }
+local HOUR, WEEK = 3600000, 604800000
+local function note_program()
+  local name = ARGV[2]
+  local settings, max_ttl = string.match(name, '^(quorlock:%x+:%x+:(%d+):)')
+  local fields = {}
+  for at = 0, 31 do
+    fields[at + 1] = 'lists.' .. at
+  end
+  local own, oldest, words, newest = nil, { last = now }, {}, 0
+  for at, text in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
+    local first, last, other = string.match(text or '', '^(%d+) (%d+) (%S+)$')
+    local entry = { field = fields[at], first = tonumber(first or now), last = tonumber(last or 0) }
+    -- The clock may have been set back.
+    if entry.last > now or now - entry.last > WEEK then
+      entry.last = 0
+      if text and text ~= '' then
+        words[#words + 1], words[#words + 2] = entry.field, ''
+      end
+    elseif string.sub(other, 1, #settings) == settings then
+      own = entry
+    else
+      newest = math.max(newest, entry.first)
+      entry.name = now - entry.last <= HOUR + max_ttl and other
+    end
+    fields[at] = entry
+    oldest = entry.last < oldest.last and entry or oldest
+  end
+  for _, entry in ipairs(fields) do
+    if entry.name and own and entry.last >= own.first then
+      reply[#reply + 1] = entry.name
+    end
+  end
+  -- After a program with other settings has begun, it counts that this one still comes.
+  if not own or now - own.last > HOUR or own.last < newest then
+    local entry = own or oldest
+    words[#words + 1] = entry.field
+    words[#words + 1] = string.format('%.0f %.0f %s', own and own.first or now, now, name)
+    redis.call('HSET', KEYS[1], unpack(words))
+  end
+end
+-- Locks do not depend on it: a master that is full is dialled all the same.
+pcall(note_program)
+return table.concat(reply, ' ')

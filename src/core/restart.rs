@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::protocol::connection_name::ConnectionName;
+
 /// The protection against masters that may have lost locks. A master can lose locks when it
 /// restarts, when `FLUSHALL` deletes its keys, when a replica takes its place, or when it was a
 /// replica for a while.
@@ -38,9 +40,14 @@ pub enum Quarantine {
 /// The key of the origin record, which shows whether a master may have lost locks.
 pub(crate) const ORIGIN_KEY: &str = "quorlock:origin";
 
-/// Returns the arguments of `lua/shared/origin.lua`. Each known run id comes with the number of
+/// Returns the arguments of `lua/shared/origin.lua`. `name` is that of the connection. Each known run
+/// id comes with the number of
 /// milliseconds since the caller last heard from the server with this run id.
-pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) -> Vec<String> {
+pub(crate) fn origin_arguments(
+    name: &str,
+    known: &[(String, u64)],
+    quarantine: Quarantine,
+) -> Vec<String> {
     let mode = match quarantine {
         Quarantine::Strict => "strict",
         Quarantine::Off | Quarantine::Observed => "observed",
@@ -48,7 +55,8 @@ pub(crate) fn origin_arguments(known: &[(String, u64)], quarantine: Quarantine) 
     let known = known
         .iter()
         .flat_map(|(run_id, away)| [run_id.clone(), away.to_string()]);
-    [mode.to_owned()].into_iter().chain(known).collect()
+    let first = [mode, name].map(str::to_owned);
+    first.into_iter().chain(known).collect()
 }
 
 /// A loss of data that a dial of the master found. The lost data may have included locks.
@@ -91,13 +99,15 @@ pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     /// `None` if nothing shows that the master may have lost locks.
     pub(crate) loss: Option<DataLoss>,
+    /// Other programs that dialled the master lately.
+    pub(crate) others: Vec<ConnectionName>,
 }
 
 impl Incarnation {
     /// Reads the reply of `lua/shared/origin.lua`. Returns `None` if the reply makes no sense.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let words: Vec<_> = text.split(' ').collect();
-        let [since, now, run_id, sign] = words[..] else {
+        let [since, now, run_id, sign, ref others @ ..] = words[..] else {
             return None;
         };
         let (since, now): (u64, u64) = (since.parse().ok()?, now.parse().ok()?);
@@ -116,6 +126,10 @@ impl Incarnation {
         Some(Self {
             run_id: run_id.to_owned(),
             loss: (since > 0).then_some(DataLoss { age, sign }),
+            others: others
+                .iter()
+                .filter_map(|name| ConnectionName::parse(name))
+                .collect(),
         })
     }
 }
@@ -138,7 +152,13 @@ mod tests {
         ] {
             let found = Incarnation::parse(text).unwrap();
             assert_eq!((&*found.run_id, found.loss), ("abc", loss), "{text}");
+            assert_eq!(found.others, [], "{text}");
         }
+        let others = "quorlock:e257988200000000:26610b92:60000:";
+        let text = format!("0 5 abc earlier {others}- another-library {others}web/8");
+        let others = Incarnation::parse(&text).unwrap().others;
+        let clients = others.iter().map(|name| name.client.as_deref());
+        assert_eq!(clients.collect::<Vec<_>>(), [None, Some("web/8")]);
         for text in [
             "",
             "0 5",
@@ -147,7 +167,6 @@ mod tests {
             "0 5  earlier",
             "x 5 abc earlier",
             "0 5 abc later",
-            "0 5 abc earlier ",
         ] {
             assert_eq!(Incarnation::parse(text), None, "{text}");
         }

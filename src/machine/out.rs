@@ -94,6 +94,8 @@ pub(crate) enum MasterEvent {
     Down { is_news: bool, why: Arc<str> },
     /// This program cannot read the key that shows restarts.
     OriginDenied { why: Arc<str> },
+    /// These programs have used other lists of masters lately.
+    OtherLists { clients: String },
     /// The master may have forgotten locks.
     Quarantined { left: Duration, why: &'static str },
     /// Too many releases waited for the master, and the oldest were given up.

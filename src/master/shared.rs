@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
     task::{Context, Waker},
     thread,
+    time::Duration,
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -38,6 +39,8 @@ pub(crate) struct Shared {
     /// no code of the program.
     pub(crate) renewer: Notify,
     pub(crate) home: HomeProcess,
+    /// The time of the last warning about programs with other lists.
+    told_of_lists: Mutex<Option<Tick>>,
 }
 
 /// The machine while it is locked. Dropping this value [settles](Self::settle) the machine.
@@ -67,6 +70,7 @@ impl Shared {
             roster,
             renewer: Notify::new(),
             home: HomeProcess::this(),
+            told_of_lists: Mutex::default(),
         }
     }
 
@@ -100,6 +104,17 @@ impl Shared {
                 .map(|session| session.health.at(now.monotonic))
                 .collect()
         })
+    }
+
+    /// Returns whether a warning about programs with other lists is due. That is so once an hour.
+    pub(crate) fn may_tell_of_lists(&self) -> bool {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let (now, mut told) = (clock::monotonic(), self.told_of_lists.lock());
+        let is_due = told.is_none_or(|told| now.since(told) >= HOUR);
+        if is_due {
+            *told = Some(now);
+        }
+        is_due
     }
 
     /// Looks at the machine, unless it is locked now.

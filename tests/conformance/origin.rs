@@ -3,7 +3,10 @@
 use std::array;
 
 use super::{plain::Plain, *};
-use crate::core::restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments};
+use crate::core::{
+    protocol::connection_name::ConnectionName,
+    restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments},
+};
 
 const TEXT: &str = include_str!("../../lua/shared/origin.lua");
 
@@ -37,6 +40,9 @@ type Row = (Id, At, At);
 /// The record before, the process that the caller knows, the caller's quarantine, and the record
 /// after.
 type Case = (Option<Row>, Id, Quarantine, Row);
+
+/// The name of the caller's connections.
+const NAME: &str = "quorlock:e257988200000000:26610b92:60000:-";
 
 /// The milliseconds since the known process last answered. This is longer than the time since
 /// [`Then`].
@@ -178,7 +184,17 @@ impl Asked {
 
     /// Runs the script. Also returns the clock that the script saw.
     fn ask(&self, known: &[(String, u64)], quarantine: Quarantine) -> (Incarnation, u64) {
-        let arguments = origin_arguments(known, quarantine);
+        self.ask_as(NAME, known, quarantine)
+    }
+
+    /// Runs the script for a connection with this `name`.
+    fn ask_as(
+        &self,
+        name: &str,
+        known: &[(String, u64)],
+        quarantine: Quarantine,
+    ) -> (Incarnation, u64) {
+        let arguments = origin_arguments(name, known, quarantine);
         let mut words = vec!["EVAL", TEXT, "1", ORIGIN_KEY];
         words.extend(arguments.iter().map(String::as_str));
         let reply = self.0.command(&words);
@@ -206,6 +222,7 @@ impl Asked {
         let expected = Incarnation {
             run_id: world.own,
             loss,
+            others: Vec::new(),
         };
         assert_eq!(incarnation, expected, "{case:?}");
         assert!(loss.is_some() || quarantine != STRICT, "{case:?}");
@@ -309,5 +326,117 @@ fn a_process_with_another_replication_id_lost_its_locks() {
             let is_promoted = found.loss.is_some_and(|loss| loss.sign == Sign::Promoted);
             assert_eq!(is_promoted, is_lost, "{replid}");
         }
+    }
+}
+
+/// The text of an entry, with its times as the number of milliseconds before now.
+fn entry(now: u64, first: u64, last: u64, name: &str) -> String {
+    format!("{} {} {name}", now - first, now - last)
+}
+
+impl Asked {
+    /// Writes these entries, and returns the others that the caller is told of, and all entries.
+    fn note(&self, entries: &[(usize, String)]) -> (Vec<ConnectionName>, Vec<(usize, String)>) {
+        self.write(None);
+        for (at, text) in entries {
+            let field = format!("lists.{at}");
+            self.0.command(&["HSET", ORIGIN_KEY, &field, text]);
+        }
+        let others = self.ask(&[], OBSERVED).0.others;
+        let kept = (0..32).filter_map(|at| {
+            let text = self
+                .0
+                .command(&["HGET", ORIGIN_KEY, &format!("lists.{at}")]);
+            (!["", "(nil)"].contains(&&*text)).then_some((at, text))
+        });
+        (others, kept.collect())
+    }
+}
+
+const MINUTE: u64 = 60_000;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+
+/// Each dial leaves an entry, which tells of the program when it is gone.
+#[test]
+fn a_dial_leaves_its_lists_once_an_hour() {
+    let [own, other] =
+        ["a/1", "b/2"].map(|client| format!("{}{client}", NAME.trim_end_matches('-')));
+    let old_lists = NAME.replace("e2579882", "00000001");
+    let longer = NAME.replace("60000", "70000");
+    for asked in Asked::all() {
+        let now = asked.0.clock();
+        let at = |text: &str| text.split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+        let is_now = |text: &str| at(text) >= now && text.ends_with(NAME);
+
+        let (others, kept) = asked.note(&[]);
+        assert_eq!((others.len(), kept.len(), kept[0].0), (0, 1, 0));
+        assert!(is_now(&kept[0].1), "{kept:?}");
+
+        // The entry of another program with the same settings is young enough, or not.
+        let young = [(7, entry(now, DAY, HOUR - MINUTE, &own))];
+        assert_eq!(asked.note(&young).1, young);
+        let (_, kept) = asked.note(&[(7, entry(now, DAY, HOUR + 1, &other))]);
+        assert!(
+            kept.len() == 1 && kept[0].0 == 7 && is_now(&kept[0].1),
+            "{kept:?}"
+        );
+        let first = kept[0].1.split(' ').next().unwrap();
+        assert_eq!(first, (now - DAY).to_string(), "the first dial stays known");
+
+        // Programs with other settings are told if they dialled lately, and not before ours began.
+        let ours = (3, entry(now, DAY, MINUTE, &own));
+        for (first, last, name, is_told) in [
+            (2 * DAY, MINUTE, &old_lists, true),
+            (2 * DAY, HOUR, &old_lists, true),
+            (2 * DAY, HOUR + 2 * MINUTE, &old_lists, false),
+            (2 * DAY, MINUTE, &longer, true),
+            (2 * DAY, MINUTE, &own, false),
+        ] {
+            let theirs = (4, entry(now, first, last, name));
+            let (others, kept) = asked.note(&[ours.clone(), theirs.clone()]);
+            let told = others.iter().map(ToString::to_string).collect::<Vec<_>>();
+            assert_eq!(told.contains(name), is_told, "{theirs:?} {told:?}");
+            assert_eq!(kept, [ours.clone(), theirs]);
+        }
+        // After others began, the next dial counts.
+        let begun = (4, entry(now, MINUTE, MINUTE, &old_lists));
+        let (_, kept) = asked.note(&[(3, entry(now, DAY, 2 * MINUTE, &own)), begun]);
+        assert!(is_now(&kept[0].1), "{kept:?}");
+        let late = (3, entry(now, MINUTE, MINUTE, &own));
+        let (others, _) = asked.note(&[late, (4, entry(now, DAY, 2 * MINUTE, &old_lists))]);
+        assert_eq!(others, [], "it dialled before ours began");
+
+        // What is a week old, in the future or no entry goes. The oldest entry gives way.
+        let gone = [
+            (1, entry(now, 9 * DAY, 7 * DAY + MINUTE, &old_lists)),
+            (2, format!("{now} {} {longer}", now + HOUR)),
+            (5, "x".to_owned()),
+        ];
+        let (others, kept) = asked.note(&gone);
+        assert_eq!((others.len(), kept.len()), (0, 1), "{kept:?}");
+        let full = (0..32).map(|at| {
+            let other = NAME.replace("e2579882", &format!("{:08x}", at + 1));
+            (
+                at,
+                entry(now, DAY, 5 * HOUR + if at == 9 { HOUR } else { 0 }, &other),
+            )
+        });
+        let full: Vec<_> = full.collect();
+        let (_, kept) = asked.note(&full);
+        assert_eq!(kept.len(), 32);
+        let changed = kept.iter().zip(&full).filter(|(kept, full)| kept != full);
+        let changed: Vec<_> = changed.map(|(kept, _)| (kept.0, is_now(&kept.1))).collect();
+        assert_eq!(changed, [(9, true)]);
+    }
+}
+
+/// A name of another library makes no sense, and the dial works all the same.
+#[test]
+fn an_entry_that_cannot_be_left_fails_no_dial() {
+    for asked in Asked::all() {
+        asked.write(None);
+        let (found, _) = asked.ask_as("redlock", &[], OBSERVED);
+        assert_eq!((found.loss, found.others), (None, vec![]));
     }
 }

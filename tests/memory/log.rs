@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{Coordinator, Fault, MemoryMaster};
+use quorlock::{Coordinator, Fault, MemoryMaster, Quarantine};
 use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
@@ -266,4 +266,56 @@ async fn a_refused_lock_is_logged_in_words() {
         line.contains("held by another holder on 3 of 3 masters for 10.0s more: memory:"),
         "{line}"
     );
+}
+
+/// Such a program and this one may hold one lock at once. It may be gone before it is looked for.
+#[tokio::test(start_paused = true)]
+async fn a_program_with_other_lists_is_logged_once_an_hour() {
+    let (said, _listening) = CapturedLog::listen();
+    let world = World::with(3, |builder| builder.quarantine(Quarantine::Observed)).await;
+    let redial_all = async || {
+        world.inject_all(&Fault::Down);
+        sleep(seconds(1)).await;
+        world.clear_faults();
+        sleep(seconds(9)).await;
+        let all = said.take();
+        let mut told = all.into_iter();
+        let told = told.find(|(level, text)| {
+            *level == Level::WARN && text.contains("used other lists of masters")
+        });
+        told.map(|(_, text)| text)
+    };
+    assert_eq!(redial_all().await, None);
+    // A change of the masters begins: its programs have a list in common with this one.
+    let joining = MemoryMaster::new();
+    let change = Coordinator::builder()
+        .masters(&world.masters[1..])
+        .master(&joining)
+        .old_masters(&world.masters);
+    change
+        .build()
+        .unwrap()
+        .all_ready_within(seconds(1))
+        .await
+        .unwrap();
+    assert_eq!(redial_all().await, None);
+
+    let other = Coordinator::builder()
+        .client_name("cron-7/33")
+        .masters(&world.masters[1..])
+        .master(&joining);
+    let other = other.build().unwrap();
+    other.all_ready_within(seconds(1)).await.unwrap();
+    other.close_within(seconds(1)).await;
+    drop(other);
+    let told = redial_all().await.unwrap();
+    assert!(told.contains("clients=cron-7/33"), "{told}");
+    assert_eq!(redial_all().await, None, "this is known");
+    sleep(seconds(3_600)).await;
+    assert!(
+        redial_all().await.is_some(),
+        "it dialled in the last hour and longest TTL"
+    );
+    sleep(seconds(3_600)).await;
+    assert_eq!(redial_all().await, None, "it came and went");
 }

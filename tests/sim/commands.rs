@@ -81,7 +81,7 @@ pub(super) fn asks_for_origin(words: &Words<'_>) -> bool {
 /// Returns whether a command asks for the origin record for a program that has known no master.
 /// Such a program takes a master without the record for new.
 pub(super) fn takes_for_new(words: &Words<'_>) -> bool {
-    matches!(words, [b"EVAL", _, _, key, b"observed"] if *key == ORIGIN_KEY.as_bytes())
+    matches!(words, [b"EVAL", _, _, key, b"observed", _name] if *key == ORIGIN_KEY.as_bytes())
 }
 
 /// A command about a lock.

@@ -1,6 +1,6 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
-use std::{io, time::Duration};
+use std::{collections::BTreeSet, io, time::Duration};
 
 use ::redis::Value;
 
@@ -17,7 +17,7 @@ use crate::{
     clock,
     core::{
         kind::script::ORIGIN,
-        protocol::{NativeRelease, Reply},
+        protocol::{NativeRelease, Reply, connection_name::ConnectionName},
         restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
         view::DialRefusal,
         vote::ServerError,
@@ -86,7 +86,7 @@ impl Dialer {
         let asked = clock::monotonic();
         let known = self.run_ids.known(asked);
         let wire = &mut connection.wire;
-        ask(&known, quarantine, &mut wire.out);
+        ask(&self.name, &known, quarantine, &mut wire.out);
         let observer = &observers[master];
         let answer = |frame: &[u8]| read(&reply(frame), quarantine, observer);
         let answer = wire.answer(answer).await;
@@ -107,7 +107,22 @@ impl Dialer {
             .run_ids
             .meet(&found.run_id, asked, clock::monotonic())?;
         connection.last_heard = Some(last_heard);
+        let clients = self.apart(&found);
+        if !clients.is_empty() && machine.may_tell_of_lists() {
+            observer.on(&MasterEvent::OtherLists { clients });
+        }
         Ok(found.loss)
+    }
+
+    /// Returns the programs that dialled the server lately, and may hold a lock of this program at
+    /// the same time.
+    fn apart(&self, found: &Incarnation) -> String {
+        let others = found.others.iter().filter(|other| {
+            let ours = ConnectionName::parse(&self.name);
+            ours.is_some_and(|ours| ours.is_apart_from(other))
+        });
+        let clients: BTreeSet<_> = others.map(ConnectionName::who).collect();
+        clients.into_iter().collect::<Vec<_>>().join(", ")
     }
 
     /// Connects to the server and sends the greeting. If the master has Sentinels, first asks them
@@ -154,8 +169,8 @@ impl Dialer {
 
 /// Appends to `out` the question whether the server restarted. The script `lua/shared/origin.lua`
 /// answers the question.
-fn ask(known: &[(String, u64)], quarantine: Quarantine, out: &mut Vec<u8>) {
-    let arguments = origin_arguments(known, quarantine);
+fn ask(name: &str, known: &[(String, u64)], quarantine: Quarantine, out: &mut Vec<u8>) {
+    let arguments = origin_arguments(name, known, quarantine);
     let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];
     words.extend(arguments.iter().map(String::as_str));
     let words: Vec<_> = words.into_iter().map(str::as_bytes).collect();
