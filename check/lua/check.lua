@@ -9,6 +9,8 @@
 --                           'none' if the origin key is gone; 'another' if the key belongs to
 --                           another process
 --          'origin_seen'    how many ms ago the origin key was first written
+--          'earlier.N'      'FIRST LAST NAME' of programs in the origin key: how many ms ago the first
+--                           and the last of them dialled, and the name of its connections
 --          'try.NAME'       the error of trying a command or a key
 --          'may_listen'     'yes', 'no', or 'no channel' if the user may not publish there either;
 --                           missing if the server cannot tell
@@ -54,6 +56,13 @@ if origin and run_id and now then
     say('origin_age', since == 0 and 'never' or ago(since))
     if seen then
       say('origin_seen', ago(seen))
+    end
+  end
+  for at = 0, 31 do
+    local entry = redis.pcall('HMGET', 'quorlock:origin', 'lists.' .. at)[1] or ''
+    local first, last, name = string.match(entry, '^(%d+) (%d+) (%S+)$')
+    if name then
+      say('earlier.' .. at, ago(first) .. ' ' .. ago(last) .. ' ' .. name)
     end
   end
 end

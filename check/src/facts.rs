@@ -4,7 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use quorlock::{Quarantine, tools::ServerError};
 
-use crate::{CheckSettings, cure::said, programs::Program, report::Finding, rights};
+use crate::{
+    CheckSettings,
+    cure::said,
+    programs::{EarlierProgram, Program},
+    report::Finding,
+    rights,
+};
 
 /// A master, and either its answers or the finding that says why there are none.
 #[derive(Clone, Debug)]
@@ -123,6 +129,12 @@ impl Facts {
     /// Returns whether the user may ask for `INFO`.
     pub(crate) fn has_info(&self) -> bool {
         self.get("try.INFO").is_none()
+    }
+
+    /// Returns the programs in the origin key.
+    pub(crate) fn earlier(&self) -> impl Iterator<Item = EarlierProgram> {
+        let entries = (0..32).filter_map(|at| self.get(&format!("earlier.{at}")));
+        entries.filter_map(EarlierProgram::parse)
     }
 
     /// Returns what the user lacks for a command or a key that the check has tried.

@@ -227,6 +227,7 @@ fn judge(
     });
     let mut findings = join(single);
     findings.extend(programs::apart(masters, expected));
+    findings.extend(programs::earlier(masters, expected));
     let waits = together::waits(masters, shared);
     findings.extend(together::find(masters, lists, &waits, shared));
     findings.sort_by_key(|finding| Reverse(finding.severity));

@@ -10,9 +10,12 @@ use std::{
 use quorlock::tools::{ConnectionName, ListsId};
 
 use crate::{
-    facts::Master,
+    facts::{Facts, Master},
     report::Finding,
-    table::{APART, OTHER_DATABASE, OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row},
+    table::{
+        APART, EARLIER_APART, EARLIER_LISTS, OTHER_CHANGE, OTHER_DATABASE, OTHER_LISTS,
+        OTHER_MAX_TTL, OTHER_TEMPLATE, Row,
+    },
 };
 
 /// The programs that are connected with one master, as the master shows them.
@@ -23,6 +26,41 @@ pub struct MasterPrograms {
     pub master: Arc<str>,
     /// The programs, or the reason why the master does not show them.
     pub programs: Result<Vec<Program>, String>,
+}
+
+/// Programs with the same lists of masters, keys and longest TTL that have dialled a master. They
+/// may be gone.
+pub(crate) struct EarlierProgram {
+    /// What the last of them says about itself.
+    name: ConnectionName,
+    /// The time since the first dial.
+    first_dial: Duration,
+    /// The time since the last dial. There may have been more dials in the hour after it.
+    last_dial: Duration,
+}
+
+impl EarlierProgram {
+    pub(crate) fn parse(entry: &str) -> Option<Self> {
+        let mut words = entry.split(' ');
+        let mut age = || Some(Duration::from_millis(words.next()?.parse().ok()?));
+        let (first_dial, last_dial) = (age()?, age()?);
+        Some(Self {
+            name: ConnectionName::parse(words.next()?)?,
+            first_dial,
+            last_dial,
+        })
+    }
+
+    /// Returns the name of the last program, and when it dialled.
+    fn shown(&self) -> String {
+        let minutes = (self.last_dial.as_secs() / 60).max(1);
+        let ago = match minutes {
+            0..120 => format!("{minutes} min"),
+            120..2_880 => format!("{} h", minutes / 60),
+            _ => format!("{} days", minutes / 1_440),
+        };
+        format!("{} {ago} ago", self.name.who())
+    }
 }
 
 /// The connections of one program with one master. Programs that say the same about themselves are
@@ -123,10 +161,15 @@ impl Expected {
         })
     }
 
+    /// Returns whether a program with our keys has none of our lists.
+    fn is_apart(&self, name: &ConnectionName) -> bool {
+        self.lists.iter().all(|own| own.is_apart_from(name.lists))
+    }
+
     /// Returns the settings of a program that are a surprise, and what to call the program. With
     /// another key template, it shares no key with us, so the rest means nothing.
     fn surprises(&self, name: &ConnectionName, is_here: bool) -> Vec<(Row, String)> {
-        let (who, max_ttl) = (who(name).to_owned(), name.max_ttl);
+        let (who, max_ttl) = (name.who().to_owned(), name.max_ttl);
         if name.keys != self.ours.keys {
             return vec![(OTHER_TEMPLATE, who)];
         }
@@ -136,7 +179,11 @@ impl Expected {
                 ConnectionName::MAX_TTL_WITHOUT_QUARANTINE,
             ]
             .contains(&max_ttl);
-        let lists = (!self.lists.contains(&name.lists)).then(|| (OTHER_LISTS, who.clone()));
+        let lists = match self.is_apart(name) {
+            true => OTHER_LISTS,
+            false => OTHER_CHANGE,
+        };
+        let lists = (!self.lists.contains(&name.lists)).then(|| (lists, who.clone()));
         let database = (!is_here).then(|| (OTHER_DATABASE, who.clone()));
         let max_ttl = is_other_ttl.then(|| (OTHER_MAX_TTL, format!("{who} with {max_ttl:?}")));
         [lists, database, max_ttl].into_iter().flatten().collect()
@@ -150,9 +197,11 @@ pub(crate) fn find(programs: &[Program], database: i64, expected: &Expected) -> 
         let is_here = program.database == database;
         Some(expected.surprises(program.name.as_ref()?, is_here))
     });
-    let mut found = BTreeMap::<&str, (Row, BTreeSet<String>)>::new();
+    let mut found = BTreeMap::<_, (Row, BTreeSet<String>)>::new();
     for (row, who) in surprises.flatten() {
-        let (_, all) = found.entry(row.setting).or_insert((row, BTreeSet::new()));
+        let (_, all) = found
+            .entry((row.setting, row.why))
+            .or_insert((row, BTreeSet::new()));
         all.insert(who);
     }
     let found = found.into_values();
@@ -173,7 +222,7 @@ pub(crate) fn apart(masters: &[Master], expected: &Expected) -> Option<Finding> 
         .collect();
     let [old, new] = expected.apart?.map(|lists| {
         let its = names.iter().filter(|name| name.lists == lists);
-        its.map(|name| who(name)).collect::<BTreeSet<_>>()
+        its.map(|name| name.who()).collect::<BTreeSet<_>>()
     });
     let value = || {
         let [old, new] = [&old, &new].map(in_short);
@@ -182,11 +231,50 @@ pub(crate) fn apart(masters: &[Master], expected: &Expected) -> Option<Finding> 
     (!old.is_empty() && !new.is_empty()).then(value)
 }
 
-fn who(name: &ConnectionName) -> &str {
-    name.client
-        .as_deref()
-        .unwrap_or("a program without a client name")
+/// Returns the findings about programs that are not connected with any master, and have lists that
+/// are not, or must not be, in use.
+pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
+    let facts = masters.iter().filter_map(Master::facts);
+    let connected = facts.clone().flat_map(|facts| &facts.programs);
+    let connected: Vec<_> = connected.filter_map(|one| one.name.as_ref()).collect();
+    let earlier = facts.flat_map(Facts::earlier);
+    let earlier = earlier.filter(|one| one.name.keys == expected.ours.keys);
+    let (ours, others): (Vec<_>, Vec<_>) = earlier.partition(|one| {
+        let is_old = expected.apart.is_some_and(|[old, _]| old == one.name.lists);
+        expected.lists.contains(&one.name.lists) && !is_old
+    });
+    // Programs that came before the first of ours are no danger: that was a change.
+    let is_recent = |one: &EarlierProgram| {
+        let mut later = ours
+            .iter()
+            .filter(|other| other.first_dial >= one.last_dial);
+        one.last_dial <= expected.ours.max_ttl + HOUR
+            && later.any(|other| other.name.is_apart_from(&one.name))
+    };
+    // Each master has its own entry.
+    let mut found = BTreeMap::<_, (bool, &EarlierProgram)>::new();
+    for one in &others {
+        let lists = one.name.lists;
+        if connected.iter().all(|name| name.lists != lists) {
+            let (recent, newest) = found.entry(lists.to_string()).or_insert((false, one));
+            *recent |= is_recent(one);
+            *newest = if one.last_dial < newest.last_dial {
+                one
+            } else {
+                newest
+            };
+        }
+    }
+    let rows = [(EARLIER_APART, true), (EARLIER_LISTS, false)].into_iter();
+    let findings = rows.filter_map(|(row, wanted)| {
+        let of_row = found.values().filter(|(recent, _)| *recent == wanted);
+        let who: BTreeSet<_> = of_row.map(|(_, one)| one.shown()).collect();
+        (!who.is_empty()).then(|| row.with(in_short(&who)))
+    });
+    findings.collect()
 }
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn in_short(who: &BTreeSet<impl ToString>) -> String {
     const MOST: usize = 5;

@@ -7,7 +7,7 @@ use crate::report::{Finding, Severity};
 pub(crate) struct Row {
     severity: Severity,
     pub(crate) setting: &'static str,
-    why: &'static str,
+    pub(crate) why: &'static str,
     fix: &'static str,
 }
 
@@ -75,6 +75,7 @@ const QUARANTINE: &str = "set Builder::quarantine to observed or strict";
 const REDIAL: &str = "CLIENT KILL TYPE normal there before a new program comes, so that programs that knew it dial \
      again and give it no vote; or keep programs away for a quarantine; and no FLUSHALL or FLUSHDB \
      while locks are held";
+const SAME_LISTS: &str = "give all programs the same masters under the same addresses";
 const STANDALONE: &str = "run standalone masters for locks";
 const START_EMPTY: &str = "stop replication and start one of them empty";
 const SYNC: &str = "synchronize the clocks; chronyc tracking says how far they are off";
@@ -182,6 +183,12 @@ table! {
     COUNTERS_UNKNOWN = Unknown "quorlock:fence:*";
         "counters of fencing tokens that are ahead of time would stop a change of the masters";
         "ACL SETUSER <user> +scan +time";
+    EARLIER_APART = Critical "lists";
+        "such programs used other lists of masters lately, and may do so again: they and you may hold \
+         one lock at once"; SAME_LISTS;
+    EARLIER_LISTS = Info "lists";
+        "such programs used other lists of masters: if they come again, they and you may hold one lock at once";
+        SAME_LISTS;
     EVEN_MASTERS = Info "masters"; "an even number of masters tolerates no more failures than one less";
         "list one more or one less";
     FEW_MASTERS = Warn "masters"; "the loss of one master is the loss of all locks"; "list 3 or 5";
@@ -189,8 +196,11 @@ table! {
     OTHER_DATABASE = Warn "database";
         "these programs use another database of the server: they and you may hold one lock at once";
         "give all programs URLs with the same database, or another key template if the locks are others";
-    OTHER_LISTS = Warn "lists"; "these programs use other lists of masters: they and you may hold one lock at once";
-        "give all programs the same masters under the same addresses";
+    OTHER_CHANGE = Warn "lists";
+        "these programs are in a change of the masters, or use groups, and have lists that are not checked here";
+        "give all programs the same lists; for groups, allow their lists: CheckSettings::allow_lists_of";
+    OTHER_LISTS = Critical "lists";
+        "these programs use other lists of masters: they and you may hold one lock at once"; SAME_LISTS;
     OTHER_MAX_TTL = Warn "max_ttl";
         "a master that forgot locks votes again too early for the programs with the longest TTL";
         "Builder::max_ttl: the longest TTL of all programs, in each of them";

@@ -553,8 +553,8 @@ fn a_program_in_another_database_is_found_and_writes_no_origin_key_here() {
             &hasty,
             3,
             &[
+                (Critical, "lists"),
                 (Warn, "database"),
-                (Warn, "lists"),
                 (Warn, "max_ttl"),
                 (Info, ORIGIN),
             ],
@@ -602,6 +602,136 @@ fn programs_of_a_change_that_share_no_list_are_found() {
         assert_eq!(apart, is_found.then_some((value, 0)), "{first}{second}");
     }
     assert!(during("n:1").apart.is_none(), "the lists are the same");
+}
+
+/// A job that comes and goes with the lists before a change is seen while it is gone.
+#[test]
+fn programs_that_are_gone_are_found_by_what_they_left() {
+    const MINUTE: u64 = 60_000;
+    const HOUR: u64 = 60 * MINUTE;
+    let shared = CheckSettings::default(); // the longest TTL is a minute
+    let name = |lists: [&str; 2], key, client| {
+        let [masters, old_masters] = lists.map(|list| list.split_whitespace());
+        let lists = ListsId::of(masters, old_masters);
+        ConnectionName::new(lists, key, shared.max_ttl, Some(client)).to_string()
+    };
+    let entry =
+        |at, first: u64, last: u64, name: &str| format!("earlier.{at}:{first} {last} {name}\n");
+    let cron = name(["o:1", ""], "k", "cron");
+    let ours = entry(0, 5 * HOUR, 9 * MINUTE, &name(["n:1", ""], "k", "us"));
+    let after = expected("k", vec!["n:1"], vec![], &shared);
+    let during = expected("k", vec!["n:1"], vec!["o:1"], &shared);
+    let nobody = "";
+    let connected = |name: &str| format!("id=1 name={name} age=9 flags=N db=0\n");
+    let lately = "critical: lists: cron 20 min ago";
+    let earlier = "info: lists: cron";
+    for (expected, entries, list, found) in [
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, 20 * MINUTE, &cron),
+            nobody,
+            Some(lately),
+        ),
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE, &cron),
+            nobody,
+            Some("critical"),
+        ),
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE + 1, &cron),
+            nobody,
+            Some("info: lists: cron 61 min ago"),
+        ),
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, 70 * HOUR, &cron),
+            nobody,
+            Some("info: lists: cron 2 days ago"),
+        ),
+        // It came for the last time before ours came for the first time.
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, 5 * HOUR + 1, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        (
+            &after,
+            entry(1, 99 * HOUR, MINUTE, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        // It is still there.
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, MINUTE, &cron),
+            &*connected(&cron),
+            Some("critical: c:6379, c:6379: lists: cron: "),
+        ),
+        // Other keys, and a list in common.
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, MINUTE, &name(["o:1", ""], "other", "cron")),
+            nobody,
+            None,
+        ),
+        (
+            &after,
+            ours.clone() + &entry(1, 99 * HOUR, MINUTE, &name(["o:1", "n:1"], "k", "cron")),
+            nobody,
+            Some(earlier),
+        ),
+        (&after, ours.clone(), nobody, None),
+        // A change under way expects programs with the old list as long as they are connected.
+        (
+            &during,
+            ours.clone() + &entry(1, 99 * HOUR, MINUTE, &cron),
+            nobody,
+            Some("critical: lists: cron 1 min ago"),
+        ),
+        (
+            &during,
+            ours + &entry(1, 99 * HOUR, 5 * HOUR + 1, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        (
+            &during,
+            entry(1, 99 * HOUR, MINUTE, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        (
+            &during,
+            entry(1, 99 * HOUR, MINUTE, &cron),
+            &*connected(&cron),
+            None,
+        ),
+    ] {
+        let masters = [
+            with_programs(&entries, list),
+            with_programs(&entries, list),
+            master("d", ""),
+        ];
+        let lists: [List; 1] = [("masters", [0, 1, 2].into())];
+        let report = judge(&masters, &lists, expected, &shared);
+        let texts = report
+            .findings
+            .iter()
+            .filter(|one| one.setting == "lists")
+            .map(ToString::to_string);
+        let texts: Vec<_> = texts.collect();
+        assert_eq!(
+            texts.len(),
+            usize::from(found.is_some()),
+            "{texts:?} {entries}"
+        );
+        if let (Some(found), Some(text)) = (found, texts.first()) {
+            assert!(text.starts_with(found), "{text} {entries}");
+        }
+    }
 }
 
 #[test]

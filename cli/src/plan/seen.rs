@@ -91,8 +91,8 @@ impl Seen {
                 ),
                 3,
             ),
+            Step::Unknown => (text(UNKNOWN_LISTS), 3),
             _ if has(Severity::Critical) => (text("Not now: first do what the findings say."), 3),
-            Step::Unknown => (text(UNKNOWN_LISTS), 1),
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority(findings) => {
                 (text(NO_VOTES), 1)
             }

@@ -28,10 +28,12 @@ impl Step {
     pub(super) fn findings(self, checked: &Report) -> Vec<&Finding> {
         let is_change = |finding: &&Finding| {
             let is_setting = matches!(finding.setting, "quorlock:fence:*" | "votes");
-            finding.severity == Severity::Critical || is_setting
+            let is_earlier = (finding.setting, finding.severity) == ("lists", Severity::Info);
+            finding.severity == Severity::Critical || is_setting || is_earlier
         };
         // Later, nothing needs the old masters.
-        let findings = checked.findings.iter().filter(|_| self <= Self::LeaveOld);
+        let findings = checked.findings.iter();
+        let findings = findings.filter(|one| self <= Self::LeaveOld || one.setting == "lists");
         findings.filter(is_change).collect()
     }
 }
@@ -67,8 +69,8 @@ pub(super) fn steps(change: &Change, subject: &ToCheck) -> [(Step, String); 5] {
         (
             Step::LeaveOld,
             format!(
-                "Note the time, and wait for {wait} after that (longer if a program has a longer \
-                 max_ttl than these settings), and until the minimum holds (--min-hold) are over. Then set \
+                "Note the time, and wait for {wait} after that, until detached locks have ended (longer \
+                 if a program has a longer max_ttl than these settings), and until the minimum holds (--min-hold) are over. Then set \
                  masters to the new list in all programs, without old_masters."
             ),
         ),

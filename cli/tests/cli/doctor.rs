@@ -51,6 +51,25 @@ fn the_doctor_says_that_an_even_number_is_no_better() {
         .shows("4 masters; findings: 3 info, all is well\n"); // they are new, and not strict, too
 }
 
+/// A host that was forgotten in a change of the masters, and only runs short jobs.
+#[test]
+fn the_doctor_sees_a_job_with_other_lists_that_is_gone() {
+    let masters = masters(4);
+    let [old, new] = [0..3, 1..4].map(|some| &masters[some]);
+    run(old, "run --label nightly cron -- true").is(0);
+    run(new, "run cron -- true").is(0);
+    run(new, "doctor")
+        .is(0)
+        .tells("info lists: ")
+        .tells("min ago");
+    run(old, "run --label nightly cron -- true").is(0);
+    run(new, "doctor")
+        .is(3)
+        .tells("critical lists: ")
+        .tells("nightly")
+        .tells("they and you may hold one lock at once");
+}
+
 /// Without replicas, such masters refuse the key of the quarantine, too.
 #[test]
 fn the_doctor_shows_the_settings_of_masters_that_refuse_writes() {
