@@ -33,6 +33,7 @@ mod ask;
 mod cure;
 mod facts;
 mod link;
+mod locks;
 mod programs;
 mod report;
 mod rights;
@@ -50,6 +51,8 @@ use quorlock::{
     tools::{ConnectionName, ListsId, Membership, distinct, example_keys},
 };
 
+#[doc(hidden)] // only the command line needs them
+pub use crate::locks::{MasterLocks, find_locks};
 use crate::{facts::Master, programs::Expected, report::join, together::List};
 pub use crate::{
     programs::{MasterPrograms, Program},

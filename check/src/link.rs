@@ -127,6 +127,11 @@ pub(crate) fn map(reply: &Value) -> HashMap<String, String> {
     redis::from_redis_value_ref(reply).unwrap_or_default()
 }
 
+/// Returns the texts of a list, which need not be UTF-8.
+pub(crate) fn bytes(reply: &Value) -> Vec<Vec<u8>> {
+    redis::from_redis_value_ref(reply).unwrap_or_default()
+}
+
 /// Returns our wall clock, in microseconds since 1970.
 #[expect(
     clippy::disallowed_methods,

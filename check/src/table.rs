@@ -165,6 +165,8 @@ table! {
     NO_RELEASE = Critical "rights";
         "programs refuse to take such locks, because they could not release or keep them"; "";
     NO_SUCH_LOCK = Info "rights for other locks"; "programs of its user cannot use them"; "";
+    UNLISTED = Critical "SCAN"; "its user cannot list all locks";
+        "ACL SETUSER <user> +scan +type +getrange +hmget +pttl";
     OTHER_KEYS_ONLY = Unknown "rights to keys";
         "its user may not use the key of a lock called quorlock:check, and perhaps not your keys"; "";
 }
