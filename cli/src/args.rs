@@ -283,12 +283,18 @@ pub(crate) struct Release {
 }
 
 /// Shows who holds locks, since when the holder runs, and who waits in queues.
+///
+/// Without a name, lists all locks that are held.
 #[derive(Debug, Group)]
 #[command(after_long_help = STATUS)]
 pub(crate) struct Status {
-    /// Names of the locks.
-    #[arg(required = true)]
+    /// Names of the locks [all that are held].
     pub(crate) names: Vec<String>,
+    /// List all locks even if the key template is {name}: any key may be that of a lock.
+    ///
+    /// Then the masters look at the value of each key of the database.
+    #[arg(long, conflicts_with = "names")]
+    pub(crate) all_keys: bool,
     /// Look once. Otherwise status looks twice at a held lock, to see whether it is renewed: with
     /// the default TTL, within 4 s.
     #[arg(long)]

@@ -77,12 +77,14 @@ after a third of the TTL: status waits for that, for up to 4 s, and shows what i
 wait. A renewed lock shows that the program that renews it is alive. With `quorlock run`, that is quorlock: CMD may \
 hang. A lock that is not renewed in time ends soon: its program has ended or stands still, or never renews.
 
-Masters have no list of locks. With a key template such as locks:{name}, \
-`redis-cli --scan --pattern 'locks:*'` finds the keys on one master.
+Without a name, status looks once, and lists the locks of quorlock, not those of other libraries. The masters go \
+through all keys of the database, for up to 10 s, and at most 1,000 locks are shown. A lock that is free is left out, \
+although a few masters may still have it. A value of 40 hexadecimal digits with a TTL counts as a lock, whatever it is. \
+The list needs the rights +scan, +type, +getrange, +hmget and +pttl.
 
 Exit status: 0 free, 75 held or split, 69 no majority of masters answered or can vote, 78 \
 the same, until someone changes a setting, such as the login or a right. With several names, the worst counts: 69 or \
-78, then 75, then 0.";
+78, then 75, then 0. Without a name: 0 the list is complete, 1 it was cut short, 69 and 78 as above.";
 
 pub(crate) const DOCTOR: &str = "\
 Exit status, by the worst finding: 0 none or info, 1 unknown, 2 warn, 3 critical.";

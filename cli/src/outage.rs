@@ -172,7 +172,9 @@ fn wait_for(health: &MasterHealth) -> Option<Duration> {
 }
 
 /// Returns each reason with its masters, such as `a and b: no answer in 50ms`.
-fn all_reasons<'a>(all: impl Iterator<Item = (&'a str, Option<String>)>) -> Option<String> {
+pub(crate) fn all_reasons<'a>(
+    all: impl Iterator<Item = (&'a str, Option<String>)>,
+) -> Option<String> {
     let mut masters_of = Vec::<(String, Vec<&str>)>::new();
     for (master, why) in all.filter_map(|(master, why)| Some((master, why?))) {
         match masters_of.iter_mut().find(|(known, _)| *known == why) {

@@ -22,6 +22,7 @@ use crate::{
     wanted::quoted,
 };
 
+mod list;
 pub(crate) mod text;
 
 /// The JSON of `status`.
@@ -31,11 +32,16 @@ struct Report<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lists: Vec<ListReport>,
     locks: &'a [Look],
+    #[serde(flatten)]
+    rest: Option<list::Rest>,
 }
 
 pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common, false)?;
     let source = masters.source();
+    if args.names.is_empty() {
+        return block_on(list::list(&masters, args));
+    }
     block_on(async {
         let locks = masters.coordinator()?;
         let tells = !args.json && common.wants_news();
@@ -48,6 +54,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
                 source: &source,
                 lists: ListReport::all(&locks),
                 locks: &looks,
+                rest: None,
             })?;
         } else {
             let style = Style::of_stdout();
@@ -59,8 +66,7 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             say(format!("{}\n{source}\n", blocks.join("\n")))?;
         }
         // Without a quorum, nothing is certain.
-        let worst = looks.iter().map(|look| look.verdict).max();
-        let exit = worst.map_or(Exit::Success, Verdict::exit);
+        let exit = worst(&looks).map_or(Exit::Success, Verdict::exit);
         let names = quoted(args.names.iter().map(String::as_str));
         let action = format!("cannot look at {names}");
         let mut refused = looks.iter().filter_map(|look| look.refused(&action));
@@ -69,6 +75,11 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             _ => Ok(exit),
         }
     })
+}
+
+/// Returns the worst verdict.
+fn worst(looks: &[Look]) -> Option<Verdict> {
+    looks.iter().map(|look| look.verdict).max()
 }
 
 /// Looks at the locks until it is known whether they are renewed, if that does not take too long.

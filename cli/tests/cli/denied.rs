@@ -10,12 +10,12 @@ use testkit::server::{self, Server, masters};
 use crate::support::{Ended, Running, each, ended, urls, with};
 
 /// Gives the user `bob` these rights.
-fn allow(masters: &[Server], rules: &str) {
+pub fn allow(masters: &[Server], rules: &str) {
     each(masters, &format!("ACL SETUSER bob reset on >pw &* {rules}"));
 }
 
 /// Returns the program as the user `bob`.
-fn as_bob(masters: &[Server], words: &str) -> Command {
+pub fn as_bob(masters: &[Server], words: &str) -> Command {
     let urls = urls(masters).replace("redis://", "redis://bob:pw@");
     let mut command = with(masters, words);
     command.env("QUORLOCK_MASTERS", urls);

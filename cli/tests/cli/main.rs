@@ -6,6 +6,7 @@
 )]
 
 mod acquire;
+mod all_locks;
 mod break_lock;
 mod crowd;
 mod denied;
