@@ -35,7 +35,7 @@ pub(crate) fn acquire(args: &Acquire, common: &Common) -> Result<Exit, Failure> 
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
         let stop = async { Ok(signals.next().await.into()) };
-        let locks = masters.of_acquirer(args.ttl, &asking)?;
+        let locks = masters.of_holder(&asking, Some(args.ttl), "")?;
         let held = match ask(locks, &args.names, &asking, common, stop).await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),

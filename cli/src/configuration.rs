@@ -2,9 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    env,
-    fmt::Display,
-    fs,
+    env, fs,
     ops::Bound,
     path::{Path, PathBuf},
 };
@@ -76,7 +74,7 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
 /// list has not. With the file and without it, two programs could hold one lock.
 pub(crate) fn check_listed(
     listed: &SharedSettings,
-    source: &impl Display,
+    source: &str,
     common: &Common,
 ) -> Result<(), Failure> {
     let Some((path, file)) = read_file(common)? else {

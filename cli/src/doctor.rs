@@ -42,12 +42,11 @@ pub(crate) struct FindingReport {
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_to_check(common, false)?;
-    let own = masters.exposed().map(FindingReport::of_password_file);
-    let own = own
-        .into_iter()
-        .chain((!masters.is_strict()).then(FindingReport::of_quarantine));
-    let own: Vec<_> = own.collect();
-    let source = masters.source();
+    let exposed = masters.exposed();
+    let own = exposed.as_deref().map(FindingReport::of_password_file);
+    let lenient = (!masters.is_strict()).then(FindingReport::of_quarantine);
+    let own: Vec<_> = own.into_iter().chain(lenient).collect();
+    let source = masters.source.clone();
     let subject = masters.into_check()?;
     block_on(async {
         let (checked, locks) = (subject.check().await?, &subject.locks);

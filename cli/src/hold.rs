@@ -50,7 +50,7 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
                 () = input.ended() => Err(Failure::new(Exit::Usage, NO_INPUT)),
             }
         };
-        let locks = masters.of_holder(&args.asking, "")?;
+        let locks = masters.of_holder(&args.asking, None, "")?;
         let held = match ask(locks, &args.names, &args.asking, common, stop).await? {
             Asked::Held(held) => held,
             Asked::Nothing(exit) => return Ok(exit),

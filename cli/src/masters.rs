@@ -1,11 +1,6 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{
-    fmt, fs, mem,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{fs, mem, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
 
 use quorlock::{
     ConfigError, Coordinator, MasterSpec, Quarantine, SharedSettings,
@@ -29,21 +24,10 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct Masters {
     settings: SharedSettings,
-    source: Source,
-    /// The password file, if all users can read it.
-    exposed: Option<PathBuf>,
-}
-
-/// The source of the list of masters.
-#[derive(Clone)]
-enum Source {
-    Options,
-    Profile {
-        name: String,
-        /// The name with the file.
-        place: String,
-    },
-    Variable,
+    /// Where the masters come from, for people.
+    pub(crate) source: String,
+    /// The profile of the configuration file that has them.
+    profile: Option<String>,
 }
 
 impl Masters {
@@ -77,7 +61,8 @@ impl Masters {
         if !is_named {
             named.masters.extend_from_slice(from);
         }
-        let (source, mut settings) = find_settings(&named, false)?;
+        let mut found = find_settings(&named, false)?;
+        let settings = &mut found.settings;
         let used = mem::replace(&mut settings.masters, listed(to));
         if !from.is_empty() {
             settings.old_masters = listed(from);
@@ -87,30 +72,18 @@ impl Masters {
         if settings.old_masters.is_empty() {
             return Err(Failure::new(Exit::Usage, "there are no old masters"));
         }
-        Self::of(source, settings)
+        note_places(settings);
+        Ok(found)
     }
 
     /// Finds the masters for a program that checks the password file itself.
     pub(crate) fn find_to_check(common: &Common, is_quiet: bool) -> Result<Self, Failure> {
-        let (source, settings) = find_settings(common, is_quiet)?;
+        let found = find_settings(common, is_quiet)?;
         if common.is_verbose() {
-            complain(format_args!("the masters are those of {source}"));
+            complain(format_args!("the masters are those of {}", found.source));
         }
-        Self::of(source, settings)
-    }
-
-    fn of(source: Source, settings: SharedSettings) -> Result<Self, Failure> {
-        note_places(&settings);
-        Ok(Self {
-            exposed: exposed(&settings),
-            settings: settings.read_files()?,
-            source,
-        })
-    }
-
-    /// Returns where the masters come from, for people.
-    pub(crate) fn source(&self) -> String {
-        self.source.to_string()
+        note_places(&found.settings);
+        Ok(found)
     }
 
     /// Returns whether masters that no program has used before have no vote.
@@ -118,9 +91,11 @@ impl Masters {
         self.settings.quarantine == Some(Quarantine::Strict)
     }
 
-    /// Returns the password file if all users can read it.
-    pub(crate) fn exposed(&self) -> Option<&Path> {
-        self.exposed.as_deref()
+    /// Returns the password file, if all users can read it.
+    pub(crate) fn exposed(&self) -> Option<PathBuf> {
+        let file = self.settings.password_file.clone()?;
+        let mode = fs::metadata(&file).ok()?.permissions().mode();
+        (mode & 0o004 != 0).then_some(file)
     }
 
     /// Finds the names of the locks on each master: up to about `most`, in the time `limit`.
@@ -143,45 +118,32 @@ impl Masters {
     pub(crate) fn into_check(self) -> Result<ToCheck, Failure> {
         let idle = runtime::start();
         let idle = idle.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
-        let lists = [
-            self.settings.masters.clone(),
-            self.settings.old_masters.clone(),
-        ];
-        let shared = CheckSettings::from(&self.settings);
+        let settings = self.settings.clone().read_files()?;
+        let shared = CheckSettings::from(&settings);
         let locks = idle.block_on(async { self.build(client_name()) })?;
         Ok(ToCheck {
             locks,
-            lists,
+            lists: [settings.masters, settings.old_masters],
             shared,
             _idle: idle,
         })
     }
 
-    /// Returns the coordinator of a program that holds locks, which shows its TTL and a label.
-    pub(crate) fn of_holder(self, asking: &Asking, label: &str) -> Result<Coordinator, Failure> {
-        let ttl = asking.ttl.or(self.settings.ttl).unwrap_or(TTL);
-        let label = asking.label.as_deref().unwrap_or(label);
-        let name = holder_name(ttl, asking.min_hold.is_some(), label);
-        let mut masters = self;
-        // A short maximum does not concern a TTL of the settings that is not used.
-        if asking.ttl.is_some() && asking.ttl <= masters.settings.max_ttl {
-            masters.settings.ttl = asking.ttl;
-        }
-        masters.build(name)
-    }
-
-    /// Returns the coordinator of a program whose lock is held for `ttl` after its end.
-    pub(crate) fn of_acquirer(
+    /// Returns the coordinator of a program that holds locks, which shows its TTL and a label. `left`
+    /// is the TTL of a lock that the program leaves at its end.
+    pub(crate) fn of_holder(
         mut self,
-        ttl: Duration,
         asking: &Asking,
+        left: Option<Duration>,
+        label: &str,
     ) -> Result<Coordinator, Failure> {
-        self.settings.ttl = Some(ttl); // refused now if it is too long
-        self.build(holder_name(
-            ttl,
-            false,
-            asking.label.as_deref().unwrap_or_default(),
-        ))
+        let ttl = left.or(asking.ttl).or(self.settings.ttl).unwrap_or(TTL);
+        let label = asking.label.as_deref().unwrap_or(label);
+        // A short maximum does not concern a TTL of the settings that is not used.
+        if left.is_some() || asking.ttl.is_some() && asking.ttl <= self.settings.max_ttl {
+            self.settings.ttl = Some(ttl);
+        }
+        self.build(holder_name(ttl, asking.min_hold.is_some(), label))
     }
 
     /// Returns the coordinator. Must be called inside a runtime.
@@ -197,10 +159,8 @@ impl Masters {
         }
         builder.build().map_err(|error| {
             let failure = not_built(error, count);
-            match self.source {
-                Source::Profile { name, .. } => failure.in_profile(&name),
-                Source::Options | Source::Variable => failure,
-            }
+            let profile = self.profile.iter();
+            profile.fold(failure, |failure, profile| failure.in_profile(profile))
         })
     }
 }
@@ -234,16 +194,6 @@ impl ToCheck {
     }
 }
 
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Options => f.write_str("--master"),
-            Self::Profile { place, .. } => f.write_str(place),
-            Self::Variable => f.write_str(MASTERS),
-        }
-    }
-}
-
 /// The TTL of a coordinator without one.
 const TTL: Duration = Duration::from_secs(10);
 const MASTERS: &str = "QUORLOCK_MASTERS";
@@ -251,7 +201,7 @@ const ANY_KEY: &str = "the key template is {name}, so any key may be that of a l
     locks, or give --all-keys: then each master looks at the values of all keys of the database";
 
 /// Says which variables count for nothing, unless it is quiet.
-fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSettings), Failure> {
+fn find_settings(common: &Common, is_quiet: bool) -> Result<Masters, Failure> {
     let (known, mut ignored) = variables()?;
     if common.profile.is_some() && !common.masters.is_empty() {
         let why = "--profile and --master exclude each other";
@@ -259,18 +209,18 @@ fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSetti
     }
     let is_named = common.profile.is_some() || common.config.is_some();
     let is_set = known.iter().any(|name| name == MASTERS);
-    let (source, mut settings) = if !common.masters.is_empty() {
+    let (source, profile, mut settings) = if !common.masters.is_empty() {
         let mut settings = SharedSettings::from_env()?;
         settings.masters = listed(&common.masters);
-        (Source::Options, settings)
+        ("--master".to_owned(), None, settings)
     } else if is_set && !is_named {
-        (Source::Variable, SharedSettings::from_env()?)
+        (MASTERS.to_owned(), None, SharedSettings::from_env()?)
     } else {
         let (name, place, settings) = configuration::read(common)?;
-        (Source::Profile { name, place }, settings)
+        (place, Some(name), settings)
     };
     set_options(&mut settings, common);
-    if let Source::Profile { .. } = source {
+    if profile.is_some() {
         ignored.extend(known);
         ignored.retain(|name| name != MASTERS && name != "QUORLOCK_PASSWORD");
     } else {
@@ -283,7 +233,11 @@ fn find_settings(common: &Common, is_quiet: bool) -> Result<(Source, SharedSetti
              count beside {source}"
         ));
     }
-    Ok((source, settings))
+    Ok(Masters {
+        settings,
+        source,
+        profile,
+    })
 }
 
 /// Puts the settings in their place that the command line has.
@@ -322,11 +276,4 @@ fn not_built(mut error: ConfigError, masters: usize) -> Failure {
         *number -= masters;
     }
     Failure::new(Exit::Configuration, format!("old {error}"))
-}
-
-/// Returns the password file, if all users can read it.
-fn exposed(settings: &SharedSettings) -> Option<PathBuf> {
-    let file = settings.password_file.clone()?;
-    let mode = fs::metadata(&file).ok()?.permissions().mode();
-    (mode & 0o004 != 0).then_some(file)
 }

@@ -62,7 +62,7 @@ impl PlanReport {
 
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_change(common, &args.from, &args.to)?;
-    let source = masters.source();
+    let source = masters.source.clone();
     let subject = masters.into_check()?;
     block_on(async {
         let (change, locks) = (Change::of(&subject.lists, subject.keys()?), &subject.locks);

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     let mask = OriginalMask::replace()?;
     block_on(async {
         let label = Path::new(program).file_name().unwrap_or_default();
-        let locks = masters.of_holder(&asking, &label.to_string_lossy())?;
+        let locks = masters.of_holder(&asking, None, &label.to_string_lossy())?;
         let ttl = asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;

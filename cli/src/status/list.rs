@@ -43,12 +43,12 @@ pub(super) async fn list(masters: &Masters, args: &Status) -> Result<Exit, Failu
     };
     match args.json {
         true => print_json(&Report {
-            source: &masters.source(),
+            source: &masters.source,
             lists: ListReport::all(&locks),
             locks: &looks,
             rest: Some(rest),
         })?,
-        false => say(text(&looks, &rest, &found, &masters.source()))?,
+        false => say(text(&looks, &rest, &found, &masters.source))?,
     }
     Ok(exit)
 }

@@ -38,7 +38,7 @@ struct Report<'a> {
 
 pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find(common, false)?;
-    let source = masters.source();
+    let source = masters.source.clone();
     if args.names.is_empty() {
         return block_on(list::list(&masters, args));
     }
