@@ -46,13 +46,14 @@ struct PlanReport {
 
 impl PlanReport {
     /// Returns what is seen, and the steps, without all else.
-    fn of(seen: &Seen, steps: [(Step, String); 5], marked: Step) -> Self {
+    fn of(seen: Seen, steps: [(Step, String); 5], marked: Step) -> Self {
         let step = steps.iter().position(|(at, _)| *at == marked);
         let unseen = seen.unseen.iter();
         let unseen = unseen.map(|(master, why)| (master.to_string(), in_words_of_the_file(why)));
+        let unseen = unseen.collect();
         Self {
-            programs: seen.reports(),
-            unseen: unseen.collect(),
+            unseen,
+            programs: seen.programs.into_values().collect(),
             step: step.map(|index| index + 1),
             steps: steps.into_iter().map(|(_, text)| text).collect(),
             ..Self::default()
@@ -77,28 +78,28 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         let seen = Seen::of(locks, &change, &checked.programs);
         let step = seen.step();
         let findings = step.findings(&checked);
-        let summary = seen.summary(step, &findings, &change);
+        let (summary, exit) = seen.summary(step, &findings, &change);
         let steps = steps::steps(&change, &subject);
         if args.json {
             print_json(&PlanReport {
                 source,
                 lists: ListReport::all(locks),
                 findings: findings.into_iter().map(FindingReport::of).collect(),
-                summary: summary.text,
-                ..PlanReport::of(&seen, steps, step)
+                summary,
+                ..PlanReport::of(seen, steps, step)
             })?;
-            return Ok(summary.exit);
+            return Ok(exit);
         }
         let shown = [
             change.text(style),
             seen.text(style),
             steps::text(&steps, step, style),
             notes(&seen, locks, step, &findings, style),
-            style.indented(&summary.text, 0),
+            style.indented(&summary, 0),
         ];
         let shown: Vec<_> = shown.into_iter().filter(|part| !part.is_empty()).collect();
         say(shown.join("\n"))?;
-        Ok(summary.exit)
+        Ok(exit)
     })
 }
 

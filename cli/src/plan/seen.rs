@@ -1,6 +1,9 @@
 //! The programs that the masters show, and what that means for the next step.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use quorlock::Coordinator;
 use quorlock_check::{Finding, MasterPrograms, Severity};
@@ -17,19 +20,18 @@ use crate::{
     words::in_words_of_the_file,
 };
 
-/// The programs that use the same masters, in the JSON.
+/// The programs that use the same masters. The fields are those of the JSON.
 #[derive(Serialize)]
 pub(super) struct PartReport {
     uses: Part,
-    clients: Vec<String>,
-    /// The number of connections without a client name.
+    clients: BTreeSet<String>,
+    /// The largest number of connections without a client name that a master has.
     unnamed: usize,
 }
 
 /// What the masters show.
 pub(super) struct Seen {
-    /// For each client name, the largest number of connections with one master.
-    programs: BTreeMap<Part, BTreeMap<Option<String>, usize>>,
+    pub(super) programs: BTreeMap<Part, PartReport>,
     /// The masters that show nothing, and why.
     pub(super) unseen: BTreeMap<Arc<str>, String>,
     /// Whether a program with a majority of the masters of a list is seen by one of them.
@@ -75,7 +77,13 @@ impl Seen {
         }
     }
 
-    pub(super) fn summary(&self, step: Step, findings: &[&Finding], change: &Change) -> Summary {
+    /// Says what to do now, with the exit status.
+    pub(super) fn summary(
+        &self,
+        step: Step,
+        findings: &[&Finding],
+        change: &Change,
+    ) -> (String, Exit) {
         let has = |severity| findings.iter().any(|one| one.severity == severity);
         let cannot_see = !self.is_enough
             || self.has(Part::Other)
@@ -109,27 +117,13 @@ impl Seen {
             Step::StopOld if self.is_stopped(change) => (text("The change is done."), 0),
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
         };
-        Summary {
-            text,
-            exit: Exit::Code(code),
-        }
+        (text, Exit::Code(code))
     }
 
     /// Returns whether no old master that was left answers any more.
     fn is_stopped(&self, change: &Change) -> bool {
         let left = change.left();
         left.iter().all(|master| self.unseen.contains_key(master))
-    }
-
-    /// Returns the programs, for the JSON.
-    pub(super) fn reports(&self) -> Vec<PartReport> {
-        let parts = self.programs.iter();
-        let parts = parts.map(|(part, names)| PartReport {
-            uses: *part,
-            clients: names.keys().flatten().cloned().collect(),
-            unnamed: names.get(&None).copied().unwrap_or_default(),
-        });
-        parts.collect()
     }
 
     pub(super) fn text(&self, style: Style) -> String {
@@ -164,46 +158,39 @@ fn has_no_majority(findings: &[&Finding]) -> bool {
 }
 
 /// Returns the programs that all masters show and the change concerns.
-fn programs(
-    masters: &[MasterPrograms],
-    change: &Change,
-) -> BTreeMap<Part, BTreeMap<Option<String>, usize>> {
-    let mut parts = BTreeMap::<_, BTreeMap<_, usize>>::new();
+fn programs(masters: &[MasterPrograms], change: &Change) -> BTreeMap<Part, PartReport> {
+    let mut parts = BTreeMap::new();
     let shown = masters
         .iter()
         .flat_map(|master| master.programs.iter().flatten());
     for program in shown {
         let name = program.name.as_ref();
-        let Some(part) = name.map_or(Some(Part::Unknown), |name| change.part(name)) else {
+        let Some(uses) = name.map_or(Some(Part::Unknown), |name| change.part(name)) else {
             continue;
         };
-        let names = parts.entry(part).or_default();
-        let client = program.client.as_deref();
-        let client = client.and_then(|client| Program::parse(client).client);
-        let most = names.entry(client).or_default();
-        *most = program.connections.max(*most);
+        let part = parts.entry(uses).or_insert_with(|| PartReport {
+            uses,
+            clients: BTreeSet::new(),
+            unnamed: 0,
+        });
+        let client = program.client.as_deref().map(Program::parse);
+        match client.and_then(|client| client.client) {
+            Some(client) => drop(part.clients.insert(client)),
+            None => part.unnamed = part.unnamed.max(program.connections),
+        }
     }
     parts
 }
 
 /// Returns the names of programs, and the number of those without a name.
-fn who(names: &BTreeMap<Option<String>, usize>) -> String {
+fn who(part: &PartReport) -> String {
     const MOST: usize = 10;
-    let named: Vec<_> = names.keys().flatten().cloned().collect();
-    let mut who: Vec<_> = named.iter().take(MOST).cloned().collect();
-    if named.len() > MOST {
-        who.push(format!("{} more", named.len() - MOST));
-    }
-    who.extend(
-        names
-            .get(&None)
-            .map(|count| format!("{count} without a name")),
-    );
-    who.join(", ")
-}
-
-/// What to do now.
-pub(super) struct Summary {
-    pub(super) text: String,
-    pub(super) exit: Exit,
+    let names = part.clients.iter().take(MOST).cloned();
+    let more = [
+        (part.clients.len().saturating_sub(MOST), "more"),
+        (part.unnamed, "without a name"),
+    ];
+    let more = more.iter().filter(|(count, _)| *count > 0);
+    let more = more.map(|(count, what)| format!("{count} {what}"));
+    Vec::from_iter(names.chain(more)).join(", ")
 }
