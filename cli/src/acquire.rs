@@ -6,7 +6,7 @@ use quorlock::{Coordinator, DetachError, ExtendError, Guard};
 
 use crate::{
     args::{Acquire, Asking, Common},
-    ask::{Asked, ask, close},
+    ask::{ask, close},
     attach::give_back,
     exit::Exit,
     failure::Failure,
@@ -34,12 +34,9 @@ pub(crate) fn acquire(args: &Acquire, common: &Common) -> Result<Exit, Failure> 
     let masters = Masters::find(common, asking.quiet)?;
     block_on(async {
         let mut signals = Signals::catch(&ENDING)?;
-        let stop = async { Ok(signals.next().await.into()) };
+        let stop = async { Failure::silent(signals.next().await) };
         let locks = masters.of_holder(&asking, Some(args.ttl), "")?;
-        let held = match ask(locks, &args.names, &asking, common, stop).await? {
-            Asked::Held(held) => held,
-            Asked::Nothing(exit) => return Ok(exit),
-        };
+        let held = ask(locks, &args.names, &asking, common, stop).await?;
         let done = hand_over(held.guard, &held.locks, args, common).await;
         close(&held.locks).await;
         done.map(|()| Exit::Success)

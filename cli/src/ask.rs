@@ -6,7 +6,9 @@ use std::{
 };
 
 use humantime::format_duration;
-use quorlock::{AcquireError, Coordinator, ExtendError, FencingToken, Guard, Reason, votes::Votes};
+use quorlock::{
+    AcquireError, Coordinator, ExtendError, FencingToken, Guard, Inspection, Reason, votes::Votes,
+};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -139,37 +141,29 @@ async fn is_lost(guard: &Guard, locks: &Coordinator, asking: &Asking) -> bool {
     matches!(extended, Ok(Err(ExtendError::Lost(_))))
 }
 
-/// The result of asking for a lock.
-pub(crate) enum Asked {
-    Held(Held),
-    /// A signal ended the wait, or another holder has the lock and nobody wants to read that.
-    /// Nothing is left on the masters.
-    Nothing(Exit),
-}
-
-/// Waits for the lock called `names`, as `asking` says, or for a signal that makes it `stop`.
+/// Waits for the lock called `names`, as `asking` says, or for something that makes it `stop`. If it
+/// fails, nothing is left on the masters.
 pub(crate) async fn ask(
     locks: Coordinator,
     names: &[String],
     asking: &Asking,
     common: &Common,
-    stop: impl Future<Output = Result<Exit, Failure>>,
-) -> Result<Asked, Failure> {
+    stop: impl Future<Output = Failure>,
+) -> Result<Held, Failure> {
     let (start, wanted) = (Instant::now(), Wanted::new(&locks, names, asking));
     let asked = tokio::select! {
         biased;
-        acquired = acquire(&wanted, asking) => acquired.map(Ok),
-        stopped = stop => stopped.map(Err),
+        acquired = acquire(&wanted, asking) => acquired,
+        stopped = stop => {
+            let _ = timeout(RELEASE_LIMIT, locks.close()).await;
+            return Err(stopped);
+        }
         hopeless = tell(&wanted, asking, common) => Err(hopeless),
     };
     match asked {
-        Ok(Ok(guard)) => {
+        Ok(guard) => {
             say_got(&wanted, &guard, start.elapsed(), common);
-            Ok(Asked::Held(Held::new(guard, asking, locks)))
-        }
-        Ok(Err(exit)) => {
-            let _ = timeout(RELEASE_LIMIT, locks.close()).await;
-            Ok(Asked::Nothing(exit))
+            Ok(Held::new(guard, asking, locks))
         }
         Err(failure) => {
             close(&locks).await;
@@ -177,10 +171,10 @@ pub(crate) async fn ask(
                 return Err(failure);
             }
             let exit = asking.conflict_exit_code.map_or(Exit::Busy, Exit::Code);
-            if asking.quiet {
-                return Ok(Asked::Nothing(exit));
-            }
-            Err(failure.with_exit(exit))
+            Err(match asking.quiet {
+                true => Failure::silent(exit),
+                false => failure.with_exit(exit),
+            })
         }
     }
 }
@@ -208,85 +202,63 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         Ok(guard) => return Ok(guard),
         Err(error) => error,
     };
-    if let Some(failure) = held_without_ttl(wanted, &error, asking).await {
-        return Err(failure);
+    let lasting = look_if_lasting(wanted, &error).await;
+    let sentence = lasting.as_ref().and_then(|seen| without_ttl(&error, seen));
+    if let Some(sentence) = sentence.filter(|_| !wanted.has_news.get()) {
+        // Not `Busy`, which --quiet hides: it may stay so forever.
+        let exit = asking.conflict_exit_code.unwrap_or(Exit::Busy.code());
+        return Err(Failure::new(Exit::Code(exit), sentence));
     }
     if let Some(votes) = too_few(&error) {
         let outage = Outage::of_attempt(wanted.locks, votes, wanted.stage.get()).await;
         return Err(outage.failure(&action).with_votes(votes));
     }
     let name = error.name();
-    Err(match (error.reason(), error.votes()) {
-        (
-            Reason::OtherKind
-            | Reason::Held {
-                remaining: None, ..
-            },
-            Some(votes),
-        ) if is_no_lock(wanted, name).await => {
-            let sentence = format!(
-                "cannot lock {name:?}: its key is not a lock; \
-                 take another name, or delete the key by hand if no program needs it"
-            );
-            Failure::new(Exit::Configuration, sentence).with_votes(votes)
-        }
-        (Reason::Held { .. }, _) if !asking.quiet => {
-            let holder = holder(wanted, name).await;
-            Failure::not_acquired(&error, holder.as_deref(), asking)
-        }
-        _ => Failure::not_acquired(&error, None, asking),
-    })
-}
-
-/// Returns the clients that have the lock called `name`. `None` if they have no names, or if one
-/// short round does not find them: the names are only for people, and a script waits for this.
-async fn holder(wanted: &Wanted<'_>, name: &str) -> Option<String> {
-    let limit = round_limit(wanted.locks, ANSWER_LEAST);
-    let seen = timeout(limit, wanted.inspect(name)).await;
-    clients(&seen.ok()?.ok()?.holders)
-}
-
-/// Returns the failure of a lock that is held without a TTL, unless that was said before. It may
-/// stay so forever, so `--quiet` does not hide it as it hides a lock that is contended.
-async fn held_without_ttl(
-    wanted: &Wanted<'_>,
-    error: &AcquireError,
-    asking: &Asking,
-) -> Option<Failure> {
-    if wanted.has_news.get() {
-        return None;
+    if let (true, Some(votes)) = (lasting.is_some_and(|seen| is_no_lock(&seen)), error.votes()) {
+        let sentence = format!(
+            "cannot lock {name:?}: its key is not a lock; \
+             take another name, or delete the key by hand if no program needs it"
+        );
+        return Err(Failure::new(Exit::Configuration, sentence).with_votes(votes));
     }
-    let sentence = without_ttl(wanted, error).await?;
-    // Not `Busy`, which --quiet hides.
-    let exit = asking.conflict_exit_code.unwrap_or(Exit::Busy.code());
-    Some(Failure::new(Exit::Code(exit), sentence))
+    let mut seen = None;
+    if matches!(error.reason(), Reason::Held { .. }) && !asking.quiet {
+        // One short round: the names are only for people, and a script waits for this.
+        let limit = round_limit(wanted.locks, ANSWER_LEAST);
+        seen = timeout(limit, wanted.inspect(name)).await.ok();
+    }
+    let holder = seen.and_then(|seen| clients(&seen.ok()?.holders));
+    Err(Failure::not_acquired(&error, holder.as_deref(), asking))
+}
+
+/// Asks who holds the lock, if it may stay so forever: without a TTL, or as another kind.
+async fn look_if_lasting(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Inspection> {
+    use Reason::{Held, OtherKind};
+    match error.reason() {
+        OtherKind
+        | Held {
+            remaining: None, ..
+        } => wanted.inspect(error.name()).await.ok(),
+        _ => None,
+    }
 }
 
 /// Says that the lock is held without a TTL, if that is why it was not acquired.
-async fn without_ttl(wanted: &Wanted<'_>, error: &AcquireError) -> Option<String> {
-    let Reason::Held {
-        remaining: None, ..
-    } = error.reason()
-    else {
-        return None;
-    };
-    let name = error.name();
-    let seen = wanted.inspect(name).await.ok()?;
-    let holders: Vec<_> = seen.holders.iter().map(HolderLook::of).collect();
-    holders.iter().any(HolderLook::may_be_no_lock).then(|| {
+fn without_ttl(error: &AcquireError, seen: &Inspection) -> Option<String> {
+    let is_held = matches!(error.reason(), Reason::Held { .. });
+    let mut holders = seen.holders.iter().map(HolderLook::of);
+    (is_held && holders.any(|holder| holder.may_be_no_lock())).then(|| {
         format!(
-            "{name:?} is held without a TTL, so it may be no lock; look at its key, \
-             and then end it with `quorlock break --without-ttl`"
+            "{:?} is held without a TTL, so it may be no lock; look at its key, \
+             and then end it with `quorlock break --without-ttl`",
+            error.name()
         )
     })
 }
 
-/// Returns whether the key of the lock called `name` is of no kind of lock, according to a majority
-/// of masters. Those that answered late tell such a key from that of a holder.
-async fn is_no_lock(wanted: &Wanted<'_>, name: &str) -> bool {
-    let Ok(seen) = wanted.locks.mutex(name).inspect().await else {
-        return false;
-    };
+/// Returns whether the key is of no kind of lock, according to a majority of masters. Those that
+/// answered late tell such a key from that of a holder.
+fn is_no_lock(seen: &Inspection) -> bool {
     !seen.holders.is_empty() && seen.holders.iter().all(|holder| holder.kind.is_none())
 }
 
@@ -307,7 +279,8 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     }
     wanted.outage.take();
     if let Err(error) = &acquired
-        && let Some(sentence) = without_ttl(wanted, error).await
+        && let Some(seen) = look_if_lasting(wanted, error).await
+        && let Some(sentence) = without_ttl(error, &seen)
     {
         wanted.say(format_args!("waiting for {}: {sentence}", wanted.quoted()));
     }

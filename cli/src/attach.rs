@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::{
     args::{Asking, Common, Release},
-    ask::{self, Asked, Held, ONCE_LIMIT, close, too_few, unconfirmed},
+    ask::{self, Held, ONCE_LIMIT, close, too_few, unconfirmed},
     exit::Exit,
     failure::Failure,
     handle,
@@ -46,15 +46,15 @@ pub(crate) async fn attach(
     locks: Coordinator,
     detached: &Detached,
     asking: &Asking,
-    stop: impl Future<Output = Result<Exit, Failure>>,
-) -> Result<Asked, Failure> {
+    stop: impl Future<Output = Failure>,
+) -> Result<Held, Failure> {
     let limit = asking.ready.unwrap_or(ONCE_LIMIT);
     let attached = tokio::select! {
         biased;
         attached = attach_within(&locks, detached, limit) => attached,
-        stopped = stop => return stopped.map(Asked::Nothing),
+        stopped = stop => Err(stopped),
     };
-    Ok(Asked::Held(Held::new(attached?, asking, locks)))
+    Ok(Held::new(attached?, asking, locks))
 }
 
 /// Tries it for up to `limit` while too few masters answer.

@@ -32,6 +32,11 @@ impl Failure {
         }
     }
 
+    /// Creates a failure that nobody wants to read of.
+    pub(crate) fn silent(exit: impl Into<Exit>) -> Self {
+        Self::new(exit.into(), "")
+    }
+
     /// Creates the failure of something that the system refused.
     pub(crate) fn system(what: &str, error: impl Display) -> Self {
         Self::new(Exit::System, format!("{what}: {error}"))
@@ -62,10 +67,7 @@ impl Failure {
             _ => describe(error, holder, &waited, wait),
         };
         let failure = Self::new(exit, sentence);
-        match error.votes() {
-            Some(votes) => failure.with_votes(votes),
-            None => failure,
-        }
+        error.votes().into_iter().fold(failure, Self::with_votes)
     }
 
     pub(crate) fn exit(&self) -> Exit {

@@ -8,7 +8,7 @@ use tokio::time::sleep_until;
 
 use crate::{
     args::{Common, Hold},
-    ask::{Asked, Held, ask},
+    ask::{Held, ask},
     exit::Exit,
     failure::Failure,
     input::Input,
@@ -46,15 +46,12 @@ pub(crate) fn hold(args: &Hold, common: &Common) -> Result<Exit, Failure> {
         let mut input = Input::read(args.until_eof)?;
         let stop = async {
             tokio::select! {
-                signal = signals.next() => Ok(signal.into()),
-                () = input.ended() => Err(Failure::new(Exit::Usage, NO_INPUT)),
+                signal = signals.next() => Failure::silent(signal),
+                () = input.ended() => Failure::new(Exit::Usage, NO_INPUT),
             }
         };
         let locks = masters.of_holder(&args.asking, None, "")?;
-        let held = match ask(locks, &args.names, &args.asking, common, stop).await? {
-            Asked::Held(held) => held,
-            Asked::Nothing(exit) => return Ok(exit),
-        };
+        let held = ask(locks, &args.names, &args.asking, common, stop).await?;
         let done = hold_until(&held, &mut signals, &mut input, args.json).await;
         held.give_back(&args.asking, common, done).await
     })

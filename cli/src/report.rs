@@ -9,7 +9,7 @@ use crate::{exit::Exit, failure::Failure, output};
 /// Writes text to stdout.
 pub(crate) fn say(text: impl Display) -> Result<(), Failure> {
     output::print(text).map_err(|error| match error.kind() {
-        io::ErrorKind::BrokenPipe => Failure::new(Exit::Output, ""), // as after `| head`
+        io::ErrorKind::BrokenPipe => Failure::silent(Exit::Output), // as after `| head`
         _ => Failure::new(Exit::Output, format!("cannot write the output: {error}")),
     })
 }

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{
     args::{Common, Run},
-    ask::{Asked, Held, ask},
+    ask::{Held, ask},
     attach::attach,
     exit::Exit,
     failure::Failure,
@@ -48,14 +48,10 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
         let ttl = asking.ttl.unwrap_or(locks.ttl());
         let kill_after = kill_after(args, ttl)?;
         let mut signals = Signals::catch(&ENDING)?;
-        let stop = async { Ok(signals.next().await.into()) };
-        let asked = match &detached {
+        let stop = async { Failure::silent(signals.next().await) };
+        let held = match &detached {
             Some(detached) => attach(locks, detached, &asking, stop).await?,
             None => ask(locks, &args.names, &asking, common, stop).await?,
-        };
-        let held = match asked {
-            Asked::Held(held) => held,
-            Asked::Nothing(exit) => return Ok(exit),
         };
         let done = match in_time(&held.guard, ttl, kill_after).await {
             Ok(()) => run_command(&held, args, kill_after, signals, mask).await,
