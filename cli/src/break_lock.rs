@@ -63,7 +63,10 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
         let locks = masters.coordinator()?;
         let mut seen = look(&locks, &args.name).await?;
         let Some(inspection) = seen.inspection.take() else {
-            return Err(unknown(&seen));
+            let action = format!("cannot break {:?}", seen.name);
+            let sentence = format!("{action}: it is {}; {ADVICE}", seen.sentence());
+            let unknown = Failure::new(Exit::Unavailable, sentence);
+            return Err(seen.refused(&action).unwrap_or(unknown));
         };
         if !seen.is_held_anywhere() {
             report(args, &seen, &[], true)?;
@@ -105,15 +108,6 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
         args.name
     );
     Err(Failure::new(Exit::Usage, sentence))
-}
-
-/// Returns the failure of a break if too few masters say who holds the lock.
-fn unknown(seen: &Look) -> Failure {
-    let action = format!("cannot break {:?}", seen.name);
-    seen.refused(&action).unwrap_or_else(|| {
-        let sentence = format!("{action}: it is {}; {ADVICE}", seen.sentence());
-        Failure::new(Exit::Unavailable, sentence)
-    })
 }
 
 /// Leaves out all holders but one, which perhaps only a minority of masters know.

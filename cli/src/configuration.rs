@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    ops::Bound,
     path::{Path, PathBuf},
 };
 
@@ -159,11 +158,9 @@ fn fault(text: &str, error: &toml::de::Error) -> String {
 /// Returns what is wrong if two profiles have the same locks. Two programs could hold one, each
 /// with the settings of another profile. Profiles with different key templates have different locks.
 fn conflict(profiles: &BTreeMap<String, SharedSettings>) -> Option<String> {
-    let later =
-        |name: &String| profiles.range::<String, _>((Bound::Excluded(name), Bound::Unbounded));
-    let mut pairs = profiles
-        .iter()
-        .flat_map(|one| later(one.0).map(move |other| (one, other)));
+    let all = profiles.iter().enumerate();
+    let mut pairs =
+        all.flat_map(|(at, one)| profiles.iter().skip(at + 1).map(move |two| (one, two)));
     pairs.find_map(|((name, ours), (other, theirs))| {
         let [one, two] = [ours, theirs].map(CheckSettings::from);
         let setting = match one.key_template == two.key_template {

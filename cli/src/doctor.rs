@@ -77,18 +77,13 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
                 "{shown}{notes}the masters are those of {source}\n{count} master{plural}; {summary}\n"
             ))?;
         }
-        Ok(exit(worst))
+        Ok(match worst {
+            None | Some(Severity::Info) => Exit::Success,
+            Some(Severity::Unknown) => Exit::Code(1),
+            Some(Severity::Warn) => Exit::Code(2),
+            Some(_) => Exit::Code(3),
+        })
     })
-}
-
-/// Returns the exit status for the worst finding.
-fn exit(worst: Option<Severity>) -> Exit {
-    match worst {
-        None | Some(Severity::Info) => Exit::Success,
-        Some(Severity::Unknown) => Exit::Code(1),
-        Some(Severity::Warn) => Exit::Code(2),
-        Some(_) => Exit::Code(3),
-    }
 }
 
 impl FindingReport {

@@ -120,8 +120,12 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         inspected = lock.inspect().await;
     }
     if let Err(AskError::NoQuorum(error)) = &inspected
-        && may_not_see_the_queue(&error.votes)
+        && error
+            .votes
+            .iter()
+            .any(|row| row.failure().is_some_and(VoteFailure::is_denial))
     {
+        // The user may only use mutexes, and not see a queue.
         inspected = locks.mutex(name).inspect().await;
     }
     let parts = Part::of_masters(locks);
@@ -159,12 +163,6 @@ fn with_queues_of_its_own(
         LockKind::Semaphore => Some(locks.semaphore(name, 1).plain()),
         _ => None,
     })
-}
-
-/// Returns whether a user that only uses mutexes was denied the queue.
-fn may_not_see_the_queue(votes: &Votes) -> bool {
-    let mut failures = votes.iter().filter_map(|row| row.failure());
-    failures.any(VoteFailure::is_denial)
 }
 
 impl Look {
@@ -267,6 +265,7 @@ impl Look {
     pub(crate) fn sentence(&self) -> String {
         let held_on = self.masters.iter().filter(|master| master.is_held());
         let (held_on, all) = (held_on.count(), self.masters.len());
+        let lacking = self.counted.lacking(); // if there are two lists
         match (self.verdict, &self.holders.holder) {
             (Verdict::Held, Some(_)) => format!("held {}", self.holders.sentence()),
             (Verdict::Split, _) if 2 * held_on > all => {
@@ -274,7 +273,7 @@ impl Look {
             }
             (Verdict::Split, _) => format!(
                 "split: held on {held_on} of {all} masters, and too few others are free{}",
-                self.lacking()
+                lacking.map_or_else(String::new, |lacking| format!(", only {lacking}"))
             ),
             (Verdict::Free, _) if held_on > 0 => {
                 format!("free, but still held on {held_on} of {all} masters")
@@ -288,12 +287,6 @@ impl Look {
             }
             _ => "free".to_owned(),
         }
-    }
-
-    /// Says which list lacks masters, if there are two lists.
-    fn lacking(&self) -> String {
-        let lacking = self.counted.lacking();
-        lacking.map_or_else(String::new, |lacking| format!(", only {lacking}"))
     }
 }
 

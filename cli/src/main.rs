@@ -128,12 +128,14 @@ fn not_parsed(mut error: clap::Error) -> Exit {
 /// Returns what is probably wrong with the place of names, options and a command.
 fn hint(error: &clap::Error) -> Option<&'static str> {
     let has = |word: &str| env::args_os().any(|arg| arg == word);
+    let missing = error.get(ContextKind::InvalidArg);
+    let lacks_only_command = matches!(missing, Some(ContextValue::Strings(all)) if matches!(&all[..], [only] if only.starts_with("<CMD>")));
     let is_long = error.to_string().contains("argument '--");
     match (error.kind(), has("--")) {
         (Missing | Unknown, false) if has("run") => {
             Some("put -- before the command: quorlock run NAME -- CMD")
         }
-        (Missing, true) if has("run") && lacks_only_command(error) => {
+        (Missing, true) if has("run") && lacks_only_command => {
             Some("the command after -- is missing: quorlock run NAME -- CMD")
         }
         (Missing | Unknown, true) if (has("run") || has("hold")) && !is_long => {
@@ -141,11 +143,6 @@ fn hint(error: &clap::Error) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-fn lacks_only_command(error: &clap::Error) -> bool {
-    let missing = error.get(ContextKind::InvalidArg);
-    matches!(missing, Some(ContextValue::Strings(all)) if matches!(&all[..], [only] if only.starts_with("<CMD>")))
 }
 
 fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {

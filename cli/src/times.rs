@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use serde::Serializer;
+use serde::{Serialize, Serializer};
 
 /// Writes a time with two or three digits.
 pub(crate) fn brief(time: Duration) -> String {
@@ -38,19 +38,12 @@ pub(crate) fn age(started: u64) -> String {
 
 /// Serializes a time as a number of milliseconds.
 pub(crate) fn millis<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    number(time.map(|time| time.as_millis()), to)
+    time.map(|time| time.as_millis()).serialize(to)
 }
 
 /// Serializes a time as a number of microseconds.
 pub(crate) fn micros<S: Serializer>(time: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    number(time.map(|time| time.as_micros()), to)
-}
-
-fn number<S: Serializer>(number: Option<u128>, to: S) -> Result<S::Ok, S::Error> {
-    match number {
-        Some(number) => to.serialize_u128(number),
-        None => to.serialize_none(),
-    }
+    time.map(|time| time.as_micros()).serialize(to)
 }
 
 #[cfg(test)]

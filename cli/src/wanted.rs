@@ -119,8 +119,9 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
     }
 }
 
-/// Checks that several names are only asked for as mutexes, and that no name is several lines. A
-/// variable and a line can carry one fencing token, and names may contain every other separator.
+/// Checks that several names are only asked for as mutexes, that no name is several lines, and that
+/// the longest time is not shorter than the shortest. A variable and a line can carry one fencing
+/// token, and names may contain every other separator.
 pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     let options = [
         (asking.fair, "--fair"),
@@ -133,21 +134,6 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
         let sentence = format!("{name:?} has a line break, which QUORLOCK_LOCK has between names");
         return Err(Failure::new(Exit::Usage, sentence));
     }
-    check_times(asking)?;
-    match options.iter().find(|(is_given, _)| *is_given) {
-        Some((_, option)) if names.len() > 1 => {
-            let sentence = format!(
-                "{option} takes one name here, and several names are mutexes without a token; \
-                 give one name, or leave out {option}"
-            );
-            Err(Failure::new(Exit::Usage, sentence))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Checks that the longest time is not shorter than the shortest.
-fn check_times(asking: &Asking) -> Result<(), Failure> {
     if let (Some(least), Some(most)) = (asking.min_hold, asking.max_hold)
         && least > most
     {
@@ -158,7 +144,16 @@ fn check_times(asking: &Asking) -> Result<(), Failure> {
         );
         return Err(Failure::new(Exit::Usage, sentence));
     }
-    Ok(())
+    match options.iter().find(|(is_given, _)| *is_given) {
+        Some((_, option)) if names.len() > 1 => {
+            let sentence = format!(
+                "{option} takes one name here, and several names are mutexes without a token; \
+                 give one name, or leave out {option}"
+            );
+            Err(Failure::new(Exit::Usage, sentence))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Returns names in quotes, such as `"a" and "b"`.

@@ -13,7 +13,7 @@ use crate::style::{Cell, Colour, Style};
 
 /// The two lists.
 pub(super) struct Change {
-    old: Vec<Arc<str>>,
+    pub(super) old: Vec<Arc<str>>,
     new: Vec<Arc<str>>,
     /// What the connections of programs show, and the part of these programs.
     parts: [(ListsId, Part); 4],
@@ -86,12 +86,6 @@ impl Change {
         let known = self.parts.iter().find(|(id, _)| *id == name.lists);
         let other = (name.keys == self.keys).then_some(Part::Other);
         known.map(|(_, part)| *part).or(other)
-    }
-
-    /// Says on how many old masters a user must be deleted, so that the others are no majority.
-    pub(super) fn barred(&self) -> String {
-        let size = self.old.len();
-        format!("{} of the {size}", size - size / 2)
     }
 
     /// Returns the old masters that are not among the new ones.

@@ -146,7 +146,8 @@ fn notes(
         "No program is connected. If none runs anywhere and {wait} have passed since the last one \
          ended, start all with the new masters: then no step is needed."
     );
-    let is_nobody = step == Step::Begin && !seen.has_any() && seen.unseen.is_empty();
+    let has_none = seen.programs.keys().all(|part| *part == Part::Unknown);
+    let is_nobody = step == Step::Begin && has_none && seen.unseen.is_empty();
     let notes = [
         (is_nobody, nobody.as_str()),
         (seen.has(Part::Unknown), UNKNOWN),

@@ -55,11 +55,6 @@ impl Seen {
         }
     }
 
-    /// Returns whether a program is connected that says which lists it uses.
-    pub(super) fn has_any(&self) -> bool {
-        self.programs.keys().any(|part| *part != Part::Unknown)
-    }
-
     pub(super) fn has(&self, part: Part) -> bool {
         self.programs.contains_key(&part)
     }
@@ -85,11 +80,14 @@ impl Seen {
         change: &Change,
     ) -> (String, Exit) {
         let has = |severity| findings.iter().any(|one| one.severity == severity);
+        let is_no_majority = |one: &&Finding| one.setting == "votes" && one.masters.is_empty();
+        let has_no_majority = findings.iter().any(is_no_majority);
         let cannot_see = !self.is_enough
             || self.has(Part::Other)
             || self.has(Part::Unknown)
             || has(Severity::Unknown);
         let [old, new] = [Part::Old, Part::New].map(Part::word);
+        let left = change.left(); // if none of them answers, all are stopped
         let text = |text: &str| text.to_owned();
         let (text, code) = match step {
             Step::Unsafe => (
@@ -101,9 +99,7 @@ impl Seen {
             ),
             Step::Unknown => (text(UNKNOWN_LISTS), 3),
             _ if has(Severity::Critical) => (text("Not now: first do what the findings say."), 3),
-            Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority(findings) => {
-                (text(NO_VOTES), 1)
-            }
+            Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority => (text(NO_VOTES), 1),
             Step::EndOld => (format!("Not yet: programs with {old} must end."), 1),
             Step::EndBoth => (text("Not yet: programs with both lists must end."), 1),
             _ if cannot_see => (
@@ -114,16 +110,12 @@ impl Seen {
                 format!("No program with {old} is connected. {LEAVE_OLD}"),
                 1,
             ),
-            Step::StopOld if self.is_stopped(change) => (text("The change is done."), 0),
+            Step::StopOld if left.iter().all(|master| self.unseen.contains_key(master)) => {
+                (text("The change is done."), 0)
+            }
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
         };
         (text, Exit::Code(code))
-    }
-
-    /// Returns whether no old master that was left answers any more.
-    fn is_stopped(&self, change: &Change) -> bool {
-        let left = change.left();
-        left.iter().all(|master| self.unseen.contains_key(master))
     }
 
     pub(super) fn text(&self, style: Style) -> String {
@@ -151,11 +143,6 @@ write each host as these programs do: localhost and 127.0.0.1 are different list
 
 const NO_VOTES: &str = "\
 Not yet: too few masters can vote, as the findings say. Wait until they do, and run this again.";
-
-fn has_no_majority(findings: &[&Finding]) -> bool {
-    let mut of_all = findings.iter().filter(|one| one.masters.is_empty());
-    of_all.any(|one| one.setting == "votes")
-}
 
 /// Returns the programs that all masters show and the change concerns.
 fn programs(masters: &[MasterPrograms], change: &Change) -> BTreeMap<Part, PartReport> {

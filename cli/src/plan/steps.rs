@@ -45,7 +45,8 @@ pub(super) fn steps(change: &Change, subject: &ToCheck) -> [(Step, String); 5] {
         true => format!(" (a quarantine takes {wait})"),
         false => String::new(),
     };
-    let (old, barred) = (Part::Old.word(), change.barred());
+    let (old, size) = (Part::Old.word(), change.old.len());
+    let barred = size - size / 2; // so that the others are no majority
     let stop = match &*change.left().join(", ") {
         "" => "the change is done".to_owned(),
         left => format!("stop {left}"),
@@ -63,7 +64,7 @@ pub(super) fn steps(change: &Change, subject: &ToCheck) -> [(Step, String); 5] {
             format!(
                 "Wait until all programs with {old} have ended, also those that cannot reach a \
                  master, and until none can start again. If one may live, delete its user (ACL \
-                 DELUSER) on all old masters, and at least on {barred}."
+                 DELUSER) on all old masters, and at least on {barred} of the {size}."
             ),
         ),
         (

@@ -53,23 +53,22 @@ impl Group {
     pub(crate) async fn start(mask: OriginalMask) -> Result<Self, Failure> {
         const WHAT: &str =
             "cannot start the process that guards the command, which needs /proc and /dev/null";
-        let group = Self::try_start(mask).await;
-        group.map_err(|error| Failure::system(WHAT, error))
-    }
-
-    async fn try_start(mask: OriginalMask) -> io::Result<Self> {
-        let changes = unix::signal(SignalKind::child())?;
-        let keeper = Keeper::start()?;
-        keeper.ready().await?;
-        Ok(Self {
-            keeper: Rc::new(keeper),
-            is_guarded: true,
-            group: None,
-            has_command: false,
-            changes,
-            terminal: Terminal::open(),
-            mask,
-        })
+        let started = async {
+            let changes = unix::signal(SignalKind::child())?;
+            let keeper = Keeper::start()?;
+            keeper.ready().await?;
+            Ok(Self {
+                keeper: Rc::new(keeper),
+                is_guarded: true,
+                group: None,
+                has_command: false,
+                changes,
+                terminal: Terminal::open(),
+                mask,
+            })
+        };
+        let started: io::Result<_> = started.await;
+        started.map_err(|error| Failure::system(WHAT, error))
     }
 
     /// Starts a command with its [starter], and with the terminal if it probably needs it.

@@ -31,32 +31,33 @@ pub(super) fn command(keeper: Pid) -> io::Result<Command> {
 
 /// Runs the starter. Returns only if the command cannot be executed.
 pub(crate) fn start() -> ExitCode {
+    let failed = try_start();
+    failed.map_or(ExitCode::FAILURE, |failure| failure.report(false).into())
+}
+
+/// Returns why the command cannot be executed. `None` if it must not be.
+fn try_start() -> Option<Failure> {
     let mut words = env::args_os().skip(2);
     let mut pid = || {
         let word = words.next()?;
         word.to_str()?.parse().ok().map(Pid::from_raw)
     };
-    let (Some(wrapper), Some(keeper)) = (pid(), pid()) else {
-        return ExitCode::FAILURE;
-    };
-    let Some(program) = words.next() else {
-        return ExitCode::FAILURE;
-    };
+    let (wrapper, keeper, program) = (pid()?, pid()?, words.next()?);
     die_with_parent();
     // Anybody may resume this process.
     while getpgid(Some(keeper)) != Ok(getpid()) {
         let is_dead = getppid() != wrapper || getpgid(Some(keeper)).is_err();
         if is_dead || raise(Signal::SIGSTOP).is_err() {
-            return ExitCode::FAILURE;
+            return None;
         }
     }
     if getppid() != wrapper {
-        return ExitCode::FAILURE;
+        return None;
     }
     let mut command = Command::new(program);
     command.args(words);
     let error = command.exec();
-    not_executed(&command, &error).report(false).into()
+    Some(not_executed(&command, &error))
 }
 
 /// Makes the system kill this process when the wrapper dies. That holds for the command, too, even

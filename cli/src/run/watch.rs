@@ -157,20 +157,17 @@ impl<'a> Watch<'a> {
         self.group.kill_at(kill_at);
         complain(sentence);
         let left = kill_at.saturating_duration_since(Instant::now());
-        let _ = timeout(left, self.ended()).await;
-    }
-
-    async fn ended(&mut self) {
-        while !matches!(self.group.changed().await, Change::Ended(_)) {}
+        let ended = async { while !matches!(self.group.changed().await, Change::Ended(_)) {} };
+        let _ = timeout(left, ended).await;
     }
 
     /// Returns the reason why the command must end.
     fn reason(&self, now: Instant) -> String {
         const THEN: &str = "; ending the command";
-        if self.held.is_over(now) {
-            return self.held.too_long() + THEN;
+        match self.held.is_over(now) {
+            true => self.held.too_long() + THEN,
+            false => loss::sentence(&self.held.guard, THEN),
         }
-        loss::sentence(&self.held.guard, THEN)
     }
 
     /// Reacts to a stop of the command. Without a shell that would resume it, this process does not
