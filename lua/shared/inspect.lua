@@ -9,7 +9,8 @@
 --          others may hold the lock at the same time
 --          LEFT: milliseconds left, -1 without a TTL
 --          DIGEST: '-' for a key that is no lock
---          OWNER: for a mutex the client name, if its value is a token of this crate with a name
+--          OWNER: for a mutex the time and the client name, if its value is a token of this crate
+--          with a name
 local lines = {}
 local of_kind, holders = describe_holders(KEYS[1])
 for at, holder in ipairs(holders) do

@@ -344,10 +344,12 @@ pub(super) fn lock_id(kind: LockKind, key: &str) -> LockId {
 }
 
 pub(super) const CLIENT: &str = "web-3/812";
+/// The time of an attempt, as its token has it.
+const SINCE: u64 = 1_764_252_180_042;
 
 pub(super) fn token(who: char) -> Token {
     let client = ClientName::parse(CLIENT.to_owned()).unwrap();
-    Token::new([who as u8; 20], (who == 'C').then_some(&client))
+    Token::new([who as u8; 20], (who == 'C').then_some((&client, SINCE)))
 }
 
 pub(super) fn text_of(token: &Token) -> String {

@@ -47,6 +47,39 @@ async fn an_inspection_shows_the_client() {
     }
 }
 
+/// The time is that of the attempt that got the lock, and the renewals leave it alone. A lock of
+/// another kind shows none, and so does the common token of a coordinator without a name.
+#[tokio::test(start_paused = true)]
+async fn a_mutex_shows_since_when_it_is_held() {
+    for client in ["a", CLIENT, &"n".repeat(64)] {
+        let world = World::with(3, |builder| builder.client_name(client)).await;
+        let mutex = world.locks.mutex(NAME);
+        let guard = mutex.acquire().await.unwrap();
+        let seen = holder(&mutex).await;
+        assert_eq!(seen.client.as_deref(), Some(client));
+        let since = seen.held_since_ms.unwrap();
+        let token = world.masters[0].get(NAME).unwrap();
+        assert_eq!((token.len(), &token[54..55]), (55 + client.len(), "@"));
+
+        let waiter = tokio::spawn({
+            let mutex = mutex.clone();
+            async move { mutex.acquire().await.unwrap() }
+        });
+        tokio::time::sleep(seconds(600)).await;
+        assert_eq!(holder(&mutex).await.held_since_ms, Some(since));
+        guard.release().await.unwrap();
+        let _guard = waiter.await.unwrap();
+        let next = holder(&mutex).await.held_since_ms.unwrap();
+        assert!(next > since + 599_000, "{next:?}, {since:?}");
+    }
+    for kind in KINDS.into_iter().filter(|kind| *kind != LockKind::Mutex) {
+        let (world, _) = world_and_nameless().await;
+        let lock = own(kind, &world.locks);
+        let _guard = lock.acquire().await.unwrap();
+        assert_eq!(holder(&lock).await.held_since_ms, None, "{kind:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lock_with_a_name_is_kept_and_handed_over() {
     for kind in KINDS {
@@ -113,6 +146,8 @@ async fn no_part_of_a_foreign_value_is_shown() {
         format!("{}@secret", &hex[1..]),
         format!("{}@secret", hex.replace('9', "A")),
         format!("{hex}@{}secret", "s".repeat(60)),
+        format!("{hex}@1764252180042@{}secret", "s".repeat(60)),
+        format!("{hex}@1764252180042@"),
         format!("{hex}@sec ret"),
         format!("{hex}@\u{1b}[2Jsecret"),
         "@secret".to_owned(),

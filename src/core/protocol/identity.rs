@@ -101,8 +101,8 @@ pub(in crate::core) fn whole_millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The client name of a coordinator. Masters store it with every lock: after the token of a mutex,
-/// and in the ID of an owner.
+/// The client name of a coordinator. Masters store it with every lock: in the token of a mutex, and
+/// in the ID of an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientName(Arc<str>);
 
@@ -110,8 +110,11 @@ impl ClientName {
     /// The maximum length of a name in bytes. It is small, because every command that takes or
     /// keeps a lock repeats the name.
     pub(crate) const MOST: usize = 64;
-    /// The mark before the name, in a token or in the ID of an owner.
+    /// The mark before the name, in a token or in the ID of an owner, and before the time in a
+    /// token.
     pub(crate) const MARK: char = '@';
+    /// The number of digits of the time in a token. They are enough until the year 2286.
+    pub(crate) const TIME: usize = 13;
 
     pub(crate) fn parse(name: String) -> Result<Self, ConfigError> {
         if is_name(&name) {
@@ -134,14 +137,43 @@ impl ClientName {
         let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
         (is_number && is_name(name)).then_some(name)
     }
+
+    /// Returns the time of an attempt as a token has it. `millis` are milliseconds since 1970.
+    pub(crate) fn digits(mut millis: u64) -> [u8; Self::TIME] {
+        let mut digits = [b'0'; Self::TIME];
+        for digit in digits.iter_mut().rev() {
+            *digit += (millis % 10) as u8;
+            millis /= 10;
+        }
+        digits
+    }
+
+    /// Returns the time of the attempt and the client name in a token. `text` follows the first
+    /// mark. It is empty if the token has no name. Tokens of earlier versions have no time.
+    pub(crate) fn of_token(text: &str) -> (Option<u64>, Option<&str>) {
+        let (millis, name) = match timed(text) {
+            Some((millis, name)) => (Some(millis), name),
+            None => (None, text),
+        };
+        match is_name(name) {
+            true => (millis, Some(name)),
+            false => (None, None),
+        }
+    }
+}
+
+fn timed(text: &str) -> Option<(u64, &str)> {
+    let (digits, name) = text.split_once(ClientName::MARK)?;
+    let is_time =
+        digits.len() == ClientName::TIME && digits.bytes().all(|one| one.is_ascii_digit());
+    Some((digits.parse().ok().filter(|_| is_time)?, name))
 }
 
 /// The length of a UUID.
 const UUID: usize = 36;
 
-/// Returns whether `text` can be a client name. A master reports an empty text for a mutex without
-/// one.
-pub(in crate::core) fn is_name(text: &str) -> bool {
+/// Returns whether `text` can be a client name.
+pub(super) fn is_name(text: &str) -> bool {
     let is_length = (1..=ClientName::MOST).contains(&text.len());
     is_length && text.bytes().all(|letter| letter.is_ascii_graphic())
 }
@@ -200,6 +232,37 @@ mod tests {
             let error = ConfigError::BadClientName { given, most: 64 };
             assert_eq!(ClientName::parse(name.to_owned()), Err(error), "{name:?}");
         }
+    }
+
+    #[test]
+    fn a_token_has_the_time_of_its_attempt_and_a_name() {
+        let longest = "n".repeat(64);
+        let all = |name: &str| format!("1764252180042@{name}");
+        for (text, millis, name) in [
+            (
+                &*all("web-3/812"),
+                Some(1_764_252_180_042),
+                Some("web-3/812"),
+            ),
+            (&all(&longest), Some(1_764_252_180_042), Some(&*longest)),
+            ("0000000000007@a", Some(7), Some("a")),
+            (&all("a@b"), Some(1_764_252_180_042), Some("a@b")),
+            // Tokens of earlier versions.
+            ("web-3/812", None, Some("web-3/812")),
+            ("812@web-3", None, Some("812@web-3")),
+            ("+764252180042@web", None, Some("+764252180042@web")),
+            (&longest, None, Some(&longest)),
+            // Those of other libraries.
+            ("", None, None),
+            ("1764252180042@", None, None),
+            ("1764252180042@a\x1b[2J", None, None),
+            (&all(&"n".repeat(65)), None, None),
+            (&"n".repeat(65), None, None),
+        ] {
+            assert_eq!(ClientName::of_token(text), (millis, name), "{text}");
+        }
+        assert_eq!(ClientName::digits(1_764_252_180_042), *b"1764252180042");
+        assert_eq!(ClientName::digits(7), *b"0000000000007");
     }
 
     #[test]

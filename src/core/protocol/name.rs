@@ -225,21 +225,24 @@ pub fn example_keys(key_template: &str) -> Result<Vec<ExampleKey>, ConfigError> 
 }
 
 /// The value that the holder of a mutex writes under the key. It consists of 20 random bytes in
-/// hex, which are new for every attempt. If the coordinator has a client name, `@` and this name
-/// follow.
+/// hex, which are new for every attempt. If the coordinator has a client name, `@`, the time of the
+/// attempt, `@` and this name follow.
 ///
 /// Any client that knows a token can release the lock, so `Debug` never shows a token.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(SmallVec<[u8; Self::MOST]>); // so no attempt allocates memory for its token
 
 impl Token {
-    const MOST: usize = 40 + 1 + ClientName::MOST;
+    const MOST: usize = 40 + 1 + ClientName::TIME + 1 + ClientName::MOST;
 
-    pub(crate) fn new(random: [u8; 20], client: Option<&ClientName>) -> Self {
+    /// `client` is the client name, and the time of the attempt in milliseconds since 1970.
+    pub(crate) fn new(random: [u8; 20], client: Option<(&ClientName, u64)>) -> Self {
         let digit = |half| half + if half < 10 { b'0' } else { b'a' - 10 };
         let digits = |byte: &u8| [digit(byte >> 4), digit(byte & 15)];
         let mut text: SmallVec<_> = random.iter().flat_map(digits).collect();
-        if let Some(client) = client {
+        if let Some((client, at)) = client {
+            text.push(ClientName::MARK as u8);
+            text.extend_from_slice(&ClientName::digits(at));
             text.push(ClientName::MARK as u8);
             text.extend_from_slice(client.as_str().as_bytes());
         }
@@ -343,11 +346,11 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_the_client_follows_the_digits() {
+    fn the_time_and_the_name_of_the_client_follow_the_digits() {
         for name in ["a", "web-3/812", &"n".repeat(64)] {
             let client = ClientName::parse(name.to_owned()).unwrap();
-            let token = Token::new([0xa5; 20], Some(&client));
-            let expected = format!("{}@{name}", "a5".repeat(20));
+            let token = Token::new([0xa5; 20], Some((&client, 1_764_252_180_042)));
+            let expected = format!("{}@1764252180042@{name}", "a5".repeat(20));
             assert_eq!(token.bytes(), expected.as_bytes());
             assert_eq!(format!("{token:?}"), "Token(..)");
             assert_ne!(token, Token::new([0xa5; 20], None));

@@ -476,7 +476,7 @@ mod tests {
     #[test]
     fn a_token_with_a_client_name_is_one_word() {
         let client = ClientName::parse("web-3/812".to_owned()).unwrap();
-        let token = format!("{}@web-3/812", "0".repeat(40));
+        let token = format!("{}@0000000000007@web-3/812", "0".repeat(40));
         let mutex = lock_id(LockKind::Mutex, "r");
         for (verb, expected) in [
             (Verb::Acquire, format!("SET r {token} NX PX 10000")),
@@ -490,7 +490,7 @@ mod tests {
             ),
         ] {
             let mut named = holding(LockKind::Mutex, 0, None);
-            named.by = Identity::Token(Token::new([0; 20], Some(&client)));
+            named.by = Identity::Token(Token::new([0; 20], Some((&client, 7))));
             assert_eq!(words(&of(&mutex, verb, named)), expected, "{verb:?}");
         }
     }

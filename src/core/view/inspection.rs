@@ -4,11 +4,7 @@ use std::{cmp::Reverse, collections::BTreeSet, fmt, sync::Arc, time::Duration};
 
 use crate::core::{
     kind::LockKind,
-    protocol::{
-        LockId, Ticket,
-        identity::{ClientName, is_name},
-        reply,
-    },
+    protocol::{LockId, Ticket, identity::ClientName, reply},
     vote::{MasterSet, Quorum, Votes},
 };
 
@@ -140,6 +136,11 @@ pub struct Holder {
     /// The text consists of 1 to 64 graphic ASCII characters. It is what the client says of itself,
     /// and proves nothing.
     pub client: Option<String>,
+    /// When the holder of a mutex began the attempt that got the lock, in milliseconds since 1970.
+    /// This is what the clock of its host showed, which may be wrong, so it is for people only:
+    /// compare it with no other clock to decide anything. `None` for a lock of another kind, or if
+    /// there is no `client`.
+    pub held_since_ms: Option<u64>,
     /// The number of times that the owner has acquired the lock. If no single holder has a
     /// majority, this is the median of the numbers that the masters report.
     pub depth: u64,
@@ -238,17 +239,19 @@ impl SeenHolder {
         let left: i64 = words.next()?.parse().ok()?;
         let depth = words.next()?.parse().ok()?;
         let digest = words.next()?.to_owned();
-        // For a mutex, this word is the client name.
+        // For a mutex, this word is the end of the token.
         let owner = reply::owner(words.next()?);
         let has_owner = kind.is_some_and(LockKind::has_owner);
-        let client = match has_owner {
-            true => ClientName::of_owner(&owner),
-            false => Some(&*owner).filter(|name| kind.is_some() && is_name(name)),
+        let (held_since_ms, client) = match kind {
+            Some(_) if has_owner => (None, ClientName::of_owner(&owner)),
+            Some(_) => ClientName::of_token(&owner),
+            None => (None, None),
         };
         let holder = Holder {
             kind,
             is_shared,
             client: client.map(str::to_owned),
+            held_since_ms,
             owner: Some(owner).filter(|_| has_owner),
             depth,
             remaining: u64::try_from(left).ok().map(Duration::from_millis),
@@ -356,6 +359,7 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) ->
             is_shared: false,
             owner: None,
             client: None,
+            held_since_ms: None,
             ..first.holder
         },
     };
@@ -417,6 +421,7 @@ mod tests {
             kind,
             owner: owner.map(str::to_owned),
             client: None,
+            held_since_ms: None,
             depth,
             remaining: Some(Duration::from_millis(9_900)),
         };
@@ -519,6 +524,7 @@ mod tests {
                 kind: Some(kind),
                 owner: owner.map(str::to_owned),
                 client: None,
+                held_since_ms: None,
                 depth,
                 remaining: left,
             }])
@@ -542,6 +548,7 @@ mod tests {
         );
         for (text, client) in [
             ("mutex 5 1 0a web-3/812", Some("web-3/812")),
+            ("mutex 5 1 0a 0000000000007@web-3/812", Some("web-3/812")),
             (&*fair, Some("web-3/812")),
             (&*reentrant, Some("web-3/812")),
             ("mutex 5 1 0a ", None),
@@ -552,6 +559,8 @@ mod tests {
         ] {
             let seen = inspection(&[text, text, "free"]);
             assert_eq!(seen.holders[0].client.as_deref(), client, "{text}");
+            let has_time = seen.holders[0].held_since_ms.is_some();
+            assert_eq!(has_time, text.contains("7@"), "{text}");
             let MasterView::Held(view) = seen.views().next().unwrap() else {
                 panic!("{text} is a holder");
             };
@@ -560,6 +569,8 @@ mod tests {
         // For several holders, no name is shown, even if all of them have the same name.
         let several = inspection(&["mutex 5 1 0a web", "mutex 5 1 0b web"]);
         assert_eq!(several.holders[0].client, None);
+        let several = inspection(&["mutex 5 1 0a 0000000000007@a", "mutex 5 1 0b web"]);
+        assert_eq!(several.holders[0].held_since_ms, None);
         let broken = inspection(&["mutex 5 1 0a web"]).named();
         assert_eq!(broken, "mutex 0a\n");
     }

@@ -65,6 +65,7 @@ pub(super) async fn attempt(
 /// master at first.
 pub(super) fn begin_by_token(request: &LockRequest, agreed: Option<usize>) -> Level {
     let client = request.context.config.client_name.as_ref();
+    let client = client.map(|client| (client, clock::wall_micros() / 1_000));
     let identity = Identity::Token(Token::new(clock::random(), client));
     let claim = ClaimHandle::begin(request, identity, agreed, None);
     Level::new(claim, request.access, None)
