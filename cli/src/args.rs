@@ -282,7 +282,7 @@ pub(crate) struct Release {
     pub(crate) handle_file: PathBuf,
 }
 
-/// Shows who holds locks, since when the holder runs, and who waits in queues.
+/// Shows who holds locks, since when, and who waits in queues.
 ///
 /// Without a name, lists all locks that are held.
 #[derive(Debug, Group)]

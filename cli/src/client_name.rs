@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime};
 use nix::unistd::gethostname;
 use serde::Serialize;
 
-use crate::times::age;
+use crate::{
+    holders::Renewal,
+    times::{age, millis},
+};
 
 /// The length of the longest client name.
 const MOST: usize = 64;
@@ -14,8 +17,8 @@ const MOST_HOST: usize = 28;
 const MARK: char = '+';
 /// Stands for a space of a label, because no client name has a space. A label has no such letter.
 const SPACE: char = '~';
-/// Follows the TTL of a program with a minimum hold.
-const STAY: &str = "m";
+/// What follows the TTL of a program whose lock may stay when it has ended.
+const STAYS: [(&str, Renewal); 2] = [("m", Renewal::MinHold), ("d", Renewal::Detached)];
 
 /// Returns the host and the process ID, such as `web-3/812`. `None` if the host has no name.
 pub(crate) fn client_name() -> Option<String> {
@@ -29,15 +32,17 @@ pub(crate) fn client_name_of(process: u32) -> Option<String> {
 }
 
 /// Returns the name of a program that holds locks: its start, its TTL and its label follow, such as
-/// `web-3/812+1764252180+10000+backup`, or `10000m` if its locks may stay when it has ended.
-pub(crate) fn holder_name(ttl: Duration, may_stay: bool, label: &str) -> Option<String> {
+/// `web-3/812+1764252180+10000+backup`. If its lock `stays` when it has ended, a letter follows the
+/// TTL.
+pub(crate) fn holder_name(ttl: Duration, stays: Option<Renewal>, label: &str) -> Option<String> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let (started, program) = (now.unwrap_or_default().as_secs(), client_name()?);
     let millis = ttl.as_millis().min(u32::MAX.into());
     let label = label.replace(SPACE, "-").replace(' ', &SPACE.to_string());
     let label: String = printable(&label).collect();
-    let stay = if may_stay { STAY } else { "" };
-    let name = format!("{program}{MARK}{started}{MARK}{millis}{stay}{MARK}{label}");
+    let letter = STAYS.into_iter().find(|(_, why)| Some(*why) == stays);
+    let letter = letter.map_or("", |(letter, _)| letter);
+    let name = format!("{program}{MARK}{started}{MARK}{millis}{letter}{MARK}{label}");
     let name = name.get(..MOST).unwrap_or(&name);
     Some(name.trim_end_matches(MARK).to_owned())
 }
@@ -73,17 +78,23 @@ pub(crate) struct Program {
     label: Option<String>,
     /// The start of the program. It may have waited for the lock since then.
     started_ms: Option<u64>,
-    #[serde(skip)]
+    #[serde(rename = "ttl_ms", serialize_with = "millis")]
     pub(crate) ttl: Option<Duration>,
-    /// Whether its locks may stay when it has ended.
+    /// Why its lock may stay when it has ended.
     #[serde(skip)]
-    pub(crate) may_stay: bool,
+    pub(crate) stays: Option<Renewal>,
 }
 
 impl Program {
     pub(crate) fn parse(client: &str) -> Self {
         let parts: Vec<_> = client.splitn(4, MARK).collect();
-        let number = |at: usize| parts.get(at)?.trim_end_matches(STAY).parse::<u32>().ok();
+        let number = |at: usize| {
+            parts
+                .get(at)?
+                .trim_end_matches(['d', 'm'])
+                .parse::<u32>()
+                .ok()
+        };
         let (Some(started), Some(ttl)) = (number(1), number(2)) else {
             let client = Some(client.to_owned());
             return Self {
@@ -96,21 +107,36 @@ impl Program {
             label: parts.get(3).map(|label| label.replace(SPACE, " ")),
             started_ms: Some(u64::from(started) * 1_000),
             ttl: Some(Duration::from_millis(ttl.into())),
-            may_stay: parts.get(2).is_some_and(|ttl| ttl.ends_with(STAY)),
+            stays: STAYS
+                .into_iter()
+                .find_map(|(letter, why)| parts[2].ends_with(letter).then_some(why)),
         }
     }
 
-    /// Returns the text for people, such as `web-3/812 (backup, started 14:02 UTC, 3h 12m ago)`.
-    /// `id` tells owners of one client apart.
+    /// Returns the text for people, such as `web-3/812 (backup)`. `id` tells owners of one client
+    /// apart.
     pub(crate) fn shown(&self, id: Option<String>) -> String {
         let client = self.client.clone().unwrap_or_default();
-        let details = [self.label.clone(), self.started_ms.map(age), id];
-        let details: Vec<_> = details.into_iter().flatten().collect();
+        let details: Vec<_> = [self.label.clone(), id].into_iter().flatten().collect();
         match &*details {
             [] => client,
             _ => format!("{client} ({})", details.join(", ")),
         }
     }
+
+    /// Says when the program started. It may have waited for a lock since then.
+    pub(crate) fn start(&self) -> Option<String> {
+        Some(format!("program started {}", age(self.started_ms?)))
+    }
+}
+
+/// Puts the text for people in place of each client name of a holder.
+pub(crate) fn in_words_for_people(text: &str) -> String {
+    let words = text.split(' ').map(|word| {
+        let name = word.trim_end_matches([',', ':']);
+        Program::parse(name).shown(None) + &word[name.len()..]
+    });
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -134,30 +160,40 @@ mod tests {
     #[test]
     fn the_name_of_a_holder_says_when_it_started_and_what_it_is() {
         let label = "nächtlicher Bericht".repeat(9);
-        let name = holder_name(Duration::MAX, true, &label).unwrap();
+        let name = holder_name(Duration::MAX, Some(Renewal::MinHold), &label).unwrap();
         assert_eq!(name.len(), MOST);
         let parsed = Program::parse(&name);
         assert_eq!(parsed.ttl, Some(Duration::from_millis(u32::MAX.into())));
-        assert!(parsed.may_stay, "{name}");
+        assert_eq!(parsed.stays, Some(Renewal::MinHold), "{name}");
         assert!(parsed.label.unwrap().starts_with("n-chtlicher"), "{name}");
         assert_eq!(parsed.client, client_name());
 
-        let name =
-            holder_name(Duration::from_secs(10), false, "nightly back-up of ~/a\tb").unwrap();
+        let name = holder_name(
+            Duration::from_secs(10),
+            Some(Renewal::Detached),
+            "nightly back-up of ~/a\tb",
+        )
+        .unwrap();
         assert!(
             !name.contains(' ') && name.ends_with("+nightly~back-up~of~-/a-b"),
             "{name}"
         );
-        let label = Program::parse(&name).label.unwrap();
-        assert_eq!(label, "nightly back-up of -/a-b");
+        let parsed = Program::parse(&name);
+        assert_eq!(parsed.label.as_deref(), Some("nightly back-up of -/a-b"));
+        assert_eq!(parsed.stays, Some(Renewal::Detached));
 
-        let name = holder_name(Duration::from_secs(10), false, "").unwrap();
+        let name = holder_name(Duration::from_secs(10), None, "").unwrap();
         let parsed = Program::parse(&name);
         assert_eq!(
-            (&parsed.label, parsed.ttl, parsed.may_stay),
-            (&None, Some(Duration::from_secs(10)), false)
+            (&parsed.label, parsed.ttl, parsed.stays),
+            (&None, Some(Duration::from_secs(10)), None)
         );
-        assert!(parsed.shown(None).contains(" (started "), "{name}");
+        assert_eq!(Some(parsed.shown(None)), client_name());
+        let start = parsed.start().unwrap();
+        assert!(
+            start.starts_with("program started ") && start.ends_with(" UTC, 0s ago"),
+            "{start}"
+        );
     }
 
     #[test]
@@ -168,10 +204,19 @@ mod tests {
         let id = || Some("d:1".to_owned());
         assert_eq!(Program::parse("web-3/812").shown(id()), "web-3/812 (d:1)");
         let named = Program::parse("a/1+5+10000+b+c").shown(id());
-        assert!(
-            named.starts_with("a/1 (b+c, started 00:00 UTC, "),
-            "{named}"
-        );
-        assert!(named.ends_with(" ago, d:1)"), "{named}");
+        assert_eq!(named, "a/1 (b+c, d:1)");
+    }
+
+    #[test]
+    fn a_text_has_each_name_in_the_form_for_people() {
+        for (text, expected) in [
+            (
+                "a/1+5+10000+b~c, web and a/2+5+9d: both",
+                "a/1 (b c), web and a/2: both",
+            ),
+            ("no  name, here", "no  name, here"),
+        ] {
+            assert_eq!(in_words_for_people(text), expected);
+        }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     args::{Common, Doctor},
+    client_name::in_words_for_people,
     exit::Exit,
     failure::Failure,
     lists::ListReport,
@@ -96,7 +97,7 @@ impl FindingReport {
             severity: finding.severity,
             masters: on.map(ToString::to_string).collect(),
             setting: finding.setting,
-            value: in_words_of_the_file(&finding.value),
+            value: in_words_for_people(&in_words_of_the_file(&finding.value)),
             why: in_words_of_the_file(finding.why),
             fix: in_words_of_the_file(&finding.fix),
             commands: commands.collect(),

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     client_name::Program,
     style::Cell,
-    times::{brief, millis},
+    times::{age, brief, millis, rounded},
     words::{MOST_NAMED, in_words},
 };
 
@@ -31,7 +31,8 @@ pub(crate) struct HolderLook {
     pub(crate) depth: u64,
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub(crate) remaining: Option<Duration>,
-    renewal: Option<RenewalSeen>,
+    renewal: Option<Renewal>,
+    held_since_ms: Option<u64>,
     /// The whole client name.
     #[serde(skip)]
     name: Option<String>,
@@ -43,13 +44,15 @@ pub(crate) struct HolderLook {
 /// What becomes of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum RenewalSeen {
+pub(crate) enum Renewal {
     /// A later look found more time than an earlier one.
     Renewed,
     /// A renewal is overdue. The program may have ended, stand still, or renew nothing.
     NotRenewed,
     /// The program has probably ended, and left the lock for its minimum hold.
     MinHold,
+    /// `quorlock acquire` left the lock, and no other program seems to renew it.
+    Detached,
 }
 
 impl HoldersLook {
@@ -84,10 +87,10 @@ impl HoldersLook {
             let is_it = |one: &&HolderLook| one.owner == now.owner && one.name == now.name;
             let mut earlier = earlier.iter();
             if let Some(before) = earlier.find(is_it) {
-                now.ttl = before.ttl;
+                now.ttl = now.ttl.max(before.ttl);
                 let is_longer = now.remaining > before.remaining.map(|left| left + NOISE);
-                now.renewal = match before.renewal == Some(RenewalSeen::Renewed) || is_longer {
-                    true => Some(RenewalSeen::Renewed),
+                now.renewal = match before.renewal == Some(Renewal::Renewed) || is_longer {
+                    true => Some(Renewal::Renewed),
                     false => now.find_renewal(),
                 };
             }
@@ -134,6 +137,7 @@ impl HolderLook {
             depth: holder.depth,
             remaining: holder.remaining,
             renewal: None,
+            held_since_ms: holder.held_since_ms,
             name: holder.client.clone(),
         };
         look.renewal = look.find_renewal();
@@ -142,13 +146,14 @@ impl HolderLook {
 
     /// Returns what one look shows. A holder that is alive renews its lock when two thirds of the
     /// TTL are left.
-    fn find_renewal(&self) -> Option<RenewalSeen> {
+    fn find_renewal(&self) -> Option<Renewal> {
         let (left, ttl) = self.remaining.zip(self.ttl)?;
         let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
-        if left > ttl + NOISE || is_overdue && self.program.may_stay {
-            return Some(RenewalSeen::MinHold);
+        match (self.program.stays, is_overdue) {
+            _ if left > ttl + NOISE => Some(Renewal::MinHold),
+            (stays, true) => stays.or(Some(Renewal::NotRenewed)),
+            (_, false) => None,
         }
-        is_overdue.then_some(RenewalSeen::NotRenewed)
     }
 
     /// Returns the time until another look shows whether the lock is renewed. `None` if that is
@@ -203,7 +208,19 @@ impl HolderLook {
             0 | 1 => String::new(),
             depth => format!(" ({depth} times)"),
         };
-        format!("{}{who}{depth}, {}", self.how(), self.outlook())
+        format!("{}{who}{depth}, {}", self.how(), self.state())
+    }
+
+    /// Says since when the holder has the lock, and what becomes of it.
+    fn state(&self) -> String {
+        let since = self.since().or_else(|| self.program.start());
+        let parts: Vec<_> = since.into_iter().chain([self.outlook()]).collect();
+        parts.join(", ")
+    }
+
+    fn since(&self) -> Option<String> {
+        self.held_since_ms
+            .map(|since| format!("since {}", age(since)))
     }
 
     fn how(&self) -> String {
@@ -214,19 +231,39 @@ impl HolderLook {
     /// Says what becomes of the lock.
     fn outlook(&self) -> String {
         let no_ttl = "without a TTL";
-        match (self.left(), self.renewal) {
+        let detached = self
+            .program
+            .stays
+            .filter(|stays| *stays == Renewal::Detached);
+        match (self.left(), self.renewal.or(detached)) {
             (None, _) if self.may_be_no_lock() => format!("{no_ttl}, so it may be no lock"),
             (None, _) => no_ttl.to_owned(),
             (Some(left), _) if self.may_be_foreign() => {
                 format!("{left} left, {FOREIGN}")
             }
-            (_, Some(RenewalSeen::Renewed)) => "renewed".to_owned(),
-            (Some(left), Some(RenewalSeen::NotRenewed)) => {
+            (_, Some(Renewal::Renewed)) => format!("renewed {}", self.rhythm()),
+            (Some(left), Some(Renewal::NotRenewed)) => {
                 format!("not renewed in time, {left} left")
             }
-            (Some(left), Some(RenewalSeen::MinHold)) => format!("{left} left, {KEPT}"),
+            (Some(left), Some(Renewal::MinHold)) => format!("{left} left, {KEPT}"),
+            (Some(left), Some(Renewal::Detached)) => format!("{left} left, {LEFT}"),
+            (Some(left), None) if self.program.ttl.is_some() => {
+                format!("{left} left, acquired or renewed {}", self.rhythm())
+            }
             (Some(left), None) => format!("{left} left unless it is renewed"),
         }
+    }
+
+    /// Says when the lock was last renewed, and when the next renewal is due: a third of the TTL
+    /// later.
+    fn rhythm(&self) -> String {
+        let (left, ttl) = self.remaining.zip(self.ttl).unwrap_or_default();
+        let [ago, due] = [
+            ttl.saturating_sub(left),
+            (left + ttl / 3).saturating_sub(ttl),
+        ]
+        .map(rounded);
+        format!("{ago} ago, next renewal due in {due}")
     }
 
     /// Returns what the holder of a read-write lock is.
@@ -263,20 +300,29 @@ impl HolderLook {
 /// Returns the client of a waiter with the beginning of the owner's ID, as of a holder.
 pub(crate) fn waiter(owner: &str) -> String {
     match owner.split_once('@') {
-        Some((id, client)) => Program::parse(client).shown(Some(short_owner(id))),
+        Some((id, client)) => {
+            let program = Program::parse(client);
+            let start = program.start().map(|start| format!(", {start}"));
+            program.shown(Some(short_owner(id))) + &start.unwrap_or_default()
+        }
         None => short_owner(owner),
     }
 }
 
-/// Returns the names of the first clients that hold a lock. `None` if no holder has a name.
+/// Returns the names of the first clients that hold a lock, and since when a mutex is held. `None`
+/// if no holder has a name.
 pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
-    let named = holders.iter().filter_map(|holder| holder.client.as_deref());
-    let shown = named.map(|name| Program::parse(name).shown(None));
+    let named = holders.iter().filter(|holder| holder.client.is_some());
+    let shown = named.map(HolderLook::of).map(|holder| {
+        let since = holder.since().map(|since| format!(", {since},"));
+        holder.program.shown(None) + &since.unwrap_or_default()
+    });
     let shown: Vec<_> = shown.take(MOST_NAMED).collect();
     in_words(shown.iter().map(String::as_str).collect(), holders.len())
 }
 
 const KEPT: &str = "kept by --min-hold, unless its program hangs or died, or clocks were set back";
+const LEFT: &str = "left by quorlock acquire, so nobody renews it before a program attaches it";
 const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
 /// Masters that answer one after the other show times that differ by less.
 const NOISE: Duration = Duration::from_millis(50);
@@ -309,46 +355,89 @@ mod tests {
             depth: 1,
             remaining: None,
             renewal: None,
+            held_since_ms: None,
             name: name.map(str::to_owned),
             ttl: None,
         }
     }
 
-    /// The TTL is 9 s, and a renewal is due with 6 s left.
+    /// Returns what the last of these looks shows. The TTL is 9 s, and a renewal is due with 6 s
+    /// left.
+    fn looked(name: &str, looks: &[u64]) -> HolderLook {
+        let mut holders = HoldersLook::of(&[]);
+        for left in looks {
+            let mut look = holder(LockKind::Mutex, None, Some(name));
+            look.remaining = Some(Duration::from_millis(*left));
+            look.ttl = look.program.ttl.or(look.remaining);
+            look.renewal = look.find_renewal();
+            let mut now = HoldersLook::of(&[]);
+            now.holder = Some(look);
+            now.compare(&holders);
+            holders = now;
+        }
+        holders.holder.unwrap()
+    }
+
     #[test]
     fn two_looks_show_whether_a_lock_is_renewed() {
-        use RenewalSeen::{MinHold, NotRenewed, Renewed};
-        for (looks, expected, outlook) in [
-            (&[8_000][..], None, "8.0s left unless it is renewed"),
-            (&[8_000, 7_800], None, "7.8s left unless it is renewed"),
-            (&[8_000, 8_020], None, "8.0s left unless it is renewed"),
-            (&[6_100, 8_900, 8_700], Some(Renewed), "renewed"),
-            (&[5_600], Some(NotRenewed), "not renewed in time, 5.6s left"),
-            (&[5_600, 8_900], Some(Renewed), "renewed"),
+        use Renewal::{Detached, MinHold, NotRenewed, Renewed};
+        let (ours, stays, left, other) = ("a/1+5+9000", "a/1+5+9000m", "a/1+5+9000d+x", "a/1");
+        let kept = |left| format!("{left} left, {KEPT}");
+        let detached = |left| format!("{left} left, {LEFT}");
+        for (name, looks, renewal, outlook) in [
             (
-                &[20_000],
-                Some(MinHold),
-                "20.0s left, kept by --min-hold, unless its program hangs or died, or clocks were set back",
+                ours,
+                &[7_800][..],
+                None,
+                "7.8s left, acquired or renewed 2s ago, next renewal due in 2s",
+            ),
+            (
+                ours,
+                &[8_000, 8_020],
+                None,
+                "8.0s left, acquired or renewed 1s ago, next renewal due in 3s",
+            ),
+            (
+                ours,
+                &[6_100, 8_900, 6_700],
+                Some(Renewed),
+                "renewed 3s ago, next renewal due in 1s",
+            ),
+            (
+                ours,
+                &[5_600],
+                Some(NotRenewed),
+                "not renewed in time, 5.6s left",
+            ),
+            (
+                ours,
+                &[5_600, 8_900],
+                Some(Renewed),
+                "renewed 1s ago, next renewal due in 3s",
+            ),
+            (ours, &[20_000], Some(MinHold), &kept("20.0s")),
+            (stays, &[5_600], Some(MinHold), &kept("5.6s")),
+            (left, &[8_900], None, &detached("8.9s")),
+            (left, &[5_600], Some(Detached), &detached("5.6s")),
+            // Another program has attached it.
+            (
+                left,
+                &[6_100, 8_900],
+                Some(Renewed),
+                "renewed 1s ago, next renewal due in 3s",
+            ),
+            (other, &[6_100], None, "6.1s left unless it is renewed"),
+            (
+                other,
+                &[6_100, 8_900],
+                Some(Renewed),
+                "renewed 1s ago, next renewal due in 3s",
             ),
         ] {
-            let mut holders = HoldersLook::of(&[]);
-            for left in looks {
-                let mut look = holder(LockKind::Mutex, None, Some("a/1+5+9000"));
-                look.remaining = Some(Duration::from_millis(*left));
-                look.ttl = Some(Duration::from_secs(9));
-                look.renewal = look.find_renewal();
-                let mut now = HoldersLook::of(&[]);
-                now.holder = Some(look);
-                now.compare(&holders);
-                holders = now;
-            }
-            let last = holders.holder.unwrap();
-            assert_eq!(
-                (last.renewal, &*last.outlook()),
-                (expected, outlook),
-                "{looks:?}"
-            );
-            assert_eq!(last.decided_in().is_none(), expected.is_some(), "{looks:?}");
+            let last = looked(name, looks);
+            let found = (last.renewal, &*last.outlook());
+            assert_eq!(found, (renewal, outlook), "{name} {looks:?}");
+            assert_eq!(last.decided_in().is_none(), renewal.is_some(), "{looks:?}");
         }
         // Without the TTL of the program, the first look counts from the time that is left.
         let mut other = holder(LockKind::Mutex, None, Some("a/1"));
@@ -357,6 +446,25 @@ mod tests {
         assert_eq!(other.decided_in(), Some(Duration::from_millis(3_300)));
         other.name = None;
         assert_eq!(other.decided_in(), None, "another mutex looks the same");
+    }
+
+    #[test]
+    fn a_mutex_shows_since_when_it_is_held_and_another_lock_the_start_of_its_program() {
+        let name = Some("a/1+5+9000+x");
+        let mut mutex = holder(LockKind::Mutex, None, name);
+        let fair = holder(LockKind::Fair, Some("u:1"), name);
+        for (look, begin) in [
+            (&mutex, "as a mutex by a/1 (x), program started 00:00 UTC, "),
+            (
+                &fair,
+                "as a fair lock by a/1 (x, u:1), program started 00:00 UTC, ",
+            ),
+        ] {
+            assert!(look.sentence().starts_with(begin), "{}", look.sentence());
+        }
+        mutex.held_since_ms = Some(3_600_000);
+        let begin = "as a mutex by a/1 (x), since 01:00 UTC, ";
+        assert!(mutex.sentence().starts_with(begin), "{}", mutex.sentence());
     }
 
     #[test]

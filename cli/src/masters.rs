@@ -15,6 +15,7 @@ use crate::{
     configuration,
     exit::Exit,
     failure::Failure,
+    holders::Renewal,
     output::complain,
     runtime,
     words::note_places,
@@ -143,7 +144,9 @@ impl Masters {
         if left.is_some() || asking.ttl.is_some() && asking.ttl <= self.settings.max_ttl {
             self.settings.ttl = Some(ttl);
         }
-        self.build(holder_name(ttl, asking.min_hold.is_some(), label))
+        let kept = asking.min_hold.map(|_| Renewal::MinHold);
+        let renewal = left.map(|_| Renewal::Detached).or(kept);
+        self.build(holder_name(ttl, renewal, label))
     }
 
     /// Returns the coordinator. Must be called inside a runtime.

@@ -23,17 +23,15 @@ pub(crate) fn rounded(time: Duration) -> String {
     humantime::format_duration(Duration::from_secs(seconds.max(1))).to_string()
 }
 
-/// Writes when something started, such as `started 14:02 UTC, 3h 12m ago`. `started` is in
-/// milliseconds of Unix time, by the clock of another host.
-pub(crate) fn age(started: u64) -> String {
-    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(started);
-    let age = SystemTime::now()
-        .duration_since(started)
-        .unwrap_or_default();
+/// Writes a time that has passed, such as `14:02 UTC, 3h 12m ago`. `at` is in milliseconds of Unix
+/// time, by the clock of another host.
+pub(crate) fn age(at: u64) -> String {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
+    let age = SystemTime::now().duration_since(at).unwrap_or_default();
     let age = humantime::format_duration(Duration::from_secs(age.as_secs()));
-    let time = humantime::format_rfc3339_seconds(started).to_string();
+    let time = humantime::format_rfc3339_seconds(at).to_string();
     let time = time.get(11..16).unwrap_or_default();
-    format!("started {time} UTC, {age} ago")
+    format!("{time} UTC, {age} ago")
 }
 
 /// Serializes a time as a number of milliseconds.

@@ -13,6 +13,7 @@ use self::{
 };
 use crate::{
     args::{Common, Plan},
+    client_name::in_words_for_people,
     doctor::FindingReport,
     exit::Exit,
     failure::Failure,
@@ -157,7 +158,7 @@ fn notes(
     let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
     let notes = notes.map(|(_, note)| note.to_owned());
     let findings = findings.iter();
-    let findings = findings.map(|one| in_words_of_the_file(&one.to_string()));
+    let findings = findings.map(|one| in_words_for_people(&in_words_of_the_file(&one.to_string())));
     let notes = findings.chain(notes).map(|note| style.indented(&note, 0));
     notes.collect()
 }

@@ -160,8 +160,8 @@ fn programs(masters: &[MasterPrograms], change: &Change) -> BTreeMap<Part, PartR
             clients: BTreeSet::new(),
             unnamed: 0,
         });
-        let client = program.client.as_deref().map(Program::parse);
-        match client.and_then(|client| client.client) {
+        let client = program.client.as_deref();
+        match client.map(|client| Program::parse(client).shown(None)) {
             Some(client) => drop(part.clients.insert(client)),
             None => part.unnamed = part.unnamed.max(program.connections),
         }

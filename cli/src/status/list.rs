@@ -163,6 +163,7 @@ fn row(look: &Look) -> Vec<Cell> {
     let named = first.client.as_ref().and_then(|_| clients(holders));
     let who = named.or(first.owner.clone());
     let who = who.unwrap_or_else(|| "no name".to_owned());
+    let who = who.trim_end_matches(',').to_owned();
     let cells = [kind.to_owned(), left, waiters, who].map(Cell::plain);
     [name].into_iter().chain(cells).collect()
 }

@@ -84,7 +84,7 @@ fn a_lock_that_is_held_is_75() {
         let waits = words == "--wait 300ms";
         assert_eq!(ended.err.contains(" (waited 300ms); "), waits, "{ended}");
     }
-    let named = format!("/{} (started ", holder.id());
+    let named = format!("/{}, since ", holder.id());
     for words in ["-n", "--wait 300ms"] {
         let what = "it names the holder, unless the machine is very busy";
         until(what, || asked(words).err.contains(&named));
@@ -133,7 +133,7 @@ fn a_new_holder_is_told_to_those_who_wait() {
     let mut next = Running::start(&mut with(&masters, "hold --fair a"));
     next.errors_until(&["waiting for \"a\", which is held by "]);
     let mut waiter = Running::start(&mut script(&masters, "-v --fair a", "echo ran"));
-    let held_by = |id: u32| format!("/{id} (started ");
+    let held_by = |id: u32| format!("/{id} for ");
     waiter.errors_until(&["waiting for \"a\", which is held by ", &held_by(first.id())]);
     first.terminated().is(0);
     waiter.errors_until(&["waiting for \"a\", which is held by ", &held_by(next.id())]);

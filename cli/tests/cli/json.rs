@@ -55,6 +55,8 @@ fn is_documented(section: &str, value: &Value) {
         "client",
         "label",
         "started_ms",
+        "ttl_ms",
+        "held_since_ms",
         "depth",
         "remaining_ms",
         "renewal",

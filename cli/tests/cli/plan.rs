@@ -293,6 +293,21 @@ fn programs_with_other_lists_and_other_keys_are_no_reason_to_wait() {
     assert!(who.ends_with(&format!("/{}", old.id())), "{ended}");
 }
 
+/// A name in a finding has the form that `status` and the plan have.
+#[test]
+fn a_program_has_one_name_everywhere() {
+    let masters = masters(4);
+    let mut hold = with(&masters[..3], "hold job --label");
+    let program = Running::held(hold.arg("back~up now"));
+    let who = format!("/{} (back-up now)", program.id());
+    run(&masters[..3], "status job").shows(&format!("{who}, since "));
+    let planned = planned(&masters);
+    let shown = planned.after("only the old masters").unwrap();
+    assert!(shown.ends_with(&who), "{planned}");
+    let doctor = run(&masters[1..], "doctor").is(3);
+    doctor.shows("lists: ").tells(&who);
+}
+
 /// With --quarantine strict, masters that no program has used have no vote for a while.
 #[test]
 fn the_plan_does_not_begin_while_new_masters_have_no_vote() {

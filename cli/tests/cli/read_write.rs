@@ -40,10 +40,10 @@ fn a_reader_that_gives_up_hears_of_the_writer_before_it() {
     let shown = run(&masters, "status conf").out;
     let (_, waiting) = shown.split_once("WAITING: 1\n").unwrap();
     let row: Vec<_> = waiting.lines().next().unwrap().split_whitespace().collect();
-    let [at, client, .., id] = row[..] else {
+    let [at, client, id, "program", "started", ..] = row[..] else {
         panic!("{shown}");
     };
     assert_eq!(at, "1");
     assert!(client.ends_with(&format!("/{}", writer.id())), "{shown}");
-    assert_eq!(id.len(), "01234567:1)".len(), "{shown}");
+    assert_eq!(id.len(), "(01234567:1),".len(), "{shown}");
 }

@@ -32,7 +32,7 @@ fn a_conflict_names_the_name_and_its_holder() {
     ended(&mut script(&masters, "-n a b c", "echo ran"))
         .gives(75, "")
         .says("\"b\" is held by ")
-        .says(&format!("/{} ", holder.id()));
+        .says(&format!("/{}, since ", holder.id()));
     for name in ["a", "c"] {
         assert_free(&masters, name);
     }
@@ -50,7 +50,10 @@ fn a_waiter_says_for_which_name_it_waits() {
     let news = waiter.line_with("waiting for ");
     let expected = "waiting for \"a\", \"b\" and \"c\": \"b\" is held by ";
     assert!(news.contains(expected), "{news}");
-    assert!(news.contains(&format!("/{} ", holder.id())), "{news}");
+    assert!(
+        news.contains(&format!("/{}, since ", holder.id())),
+        "{news}"
+    );
     holder.signal(Signal::SIGTERM);
     waiter.line_with("ran");
     waiter.ended().is(0);

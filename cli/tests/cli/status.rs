@@ -1,11 +1,14 @@
 //! `quorlock status`: verdicts, and what is shown.
 
-use std::time::SystemTime;
+use std::{
+    thread::sleep,
+    time::{Duration, SystemTime},
+};
 
 use nix::{sys::signal::Signal, unistd::gethostname};
 use testkit::server::{Server, masters};
 
-use crate::support::{Running, each, run, script, with, write_fair, write_mutex};
+use crate::support::{Running, each, run, script, until, with, write_fair, write_mutex};
 
 #[test]
 fn the_status_of_a_lock_is_0_if_it_is_free_and_75_if_it_is_held() {
@@ -35,7 +38,7 @@ fn a_label_keeps_its_spaces() {
     let label = "nightly back-up";
     run(&masters, "status job")
         .is(75)
-        .shows(&format!(" ({label}, started "));
+        .shows(&format!(" ({label}), since "));
     let shown = run(&masters, "status job --json").json();
     assert_eq!(shown["locks"][0]["holder"]["label"], label);
     let name = masters[0].command(&["GET", "job"]);
@@ -56,14 +59,16 @@ fn the_status_looks_twice_at_a_held_lock_or_once() {
             .omits("looks twice")
             .shows("renewed");
     }
-    let ended = run(&masters, "status -v job").is(75).shows("), renewed\n");
+    let ended = run(&masters, "status -v job").is(75);
+    let ended = ended.shows(" ago, renewed ");
     ended
+        .shows(" ago, next renewal due in ")
         .says(says)
         .says("s, to see whether the lock is renewed; --now looks once\n");
     let ended = run(&masters, "status -v --now job").is(75);
     ended
         .omits("looks twice")
-        .shows("s left unless it is renewed\n");
+        .shows("s left, acquired or renewed ");
 }
 
 #[test]
@@ -75,11 +80,12 @@ fn the_status_says_which_process_holds_a_lock() {
     let [one, other] = [&one, &other].map(|held| format!("{host}/{}", held.id()));
     run(&masters, "status job printer")
         .is(75)
-        .shows(&format!("job  held as a mutex by {one} (started "))
+        .shows(&format!("job  held as a mutex by {one}, since "))
         .shows(&format!(
-            "printer  held as a fair lock by {other} (spooler, started "
+            "printer  held as a fair lock by {other} (spooler, "
         ))
-        .shows_times(2, "), renewed\n")
+        .shows("), program started ")
+        .shows_times(2, " ago, next renewal due in ")
         .shows_times(1, "  WAITING: ")
         .shows("  WAITING: unknown, no master knows who waits for a mutex\n")
         .shows_times(3, &format!("  mutex {one}  "))
@@ -95,20 +101,62 @@ fn the_status_says_which_process_holds_a_lock() {
             lock["holder"]["label"].as_str(),
             [None, Some("spooler")][at]
         );
-        let started = lock["holder"]["started_ms"].as_u64().unwrap();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let age = now.unwrap().as_millis() - u128::from(started);
-        assert!(age < 60_000, "{age}");
+        let now = now.unwrap().as_millis();
+        let age = |field: &str| Some(now - u128::from(lock["holder"][field].as_u64()?));
+        assert!(age("started_ms") < Some(60_000), "{lock}");
+        let since = age("held_since_ms");
+        assert_eq!(since.is_some(), at == 0, "{lock}");
+        assert!(since < Some(60_000), "{lock}");
     }
+}
+
+/// The program may have waited for the lock for a long time.
+#[test]
+fn a_lock_is_shown_since_it_was_acquired() {
+    let masters = masters(3);
+    let first = Running::hold(&masters, "job");
+    let waiter = Running::start(&mut with(&masters, "hold job"));
+    sleep(Duration::from_secs(3));
+    first.terminated().is(0);
+    until("the waiter has it", || {
+        let shown = run(&masters, "status --now job --json").json();
+        let holder = &shown["locks"][0]["holder"];
+        let time = |field: &str| holder[field].as_u64().unwrap_or_default();
+        let is_waiter = holder["client"]
+            .as_str()
+            .is_some_and(|client| client.ends_with(&format!("/{}", waiter.id())));
+        is_waiter && time("held_since_ms") > time("started_ms") + 2_000
+    });
+    let ended = run(&masters, "run -n job -- true").is(75);
+    ended
+        .says(", since ")
+        .says(" ago, for ")
+        .says(" more, or longer if it is renewed");
+}
+
+/// Nobody renews a lock that `quorlock acquire` left, and nobody has to.
+#[test]
+fn a_lock_that_was_left_is_not_late() {
+    let masters = masters(3);
+    let text = " left, left by quorlock acquire, so nobody renews it before ";
+    run(&masters, "acquire --ttl 60s a --handle-file -").is(0);
+    run(&masters, "status a").shows(text).shows(", since ");
+    run(&masters, "acquire --ttl 3s b --handle-file -").is(0);
+    let shown = run(&masters, "status b --json").json();
+    assert_eq!(
+        shown["locks"][0]["holder"]["renewal"], "detached",
+        "{shown}"
+    );
 }
 
 #[test]
 fn a_command_is_the_label_of_its_lock() {
     let masters = masters(3);
     let _job = Running::ready(&mut script(&masters, "job", "echo ready; sleep 60"));
-    run(&masters, "status job").shows(" (sh, started ");
+    run(&masters, "status job").shows(" (sh), since ");
     let ended = run(&masters, "run -n job -- true").is(75);
-    ended.says(" (sh, started ").says(" UTC, ");
+    ended.says(" (sh), since ").says(" UTC, ");
 }
 
 /// A holder that is stopped renews nothing.
@@ -120,7 +168,7 @@ fn a_lock_that_nobody_renews_is_marked() {
     run(&masters, "status rare")
         .is(75)
         .shows(kept)
-        .shows("), 1h ");
+        .shows(" ago, 1h ");
 
     // The TTL keeps it for longer.
     run(&masters, "run --ttl 3s --min-hold 1s soon -- true").is(0);
@@ -128,7 +176,7 @@ fn a_lock_that_nobody_renews_is_marked() {
 
     let holder = Running::hold(&masters, "job --ttl 3s");
     holder.signal(Signal::SIGSTOP);
-    run(&masters, "status job").shows("), not renewed in time, ");
+    run(&masters, "status job").shows(" ago, not renewed in time, ");
 }
 
 #[test]
