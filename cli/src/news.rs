@@ -33,21 +33,27 @@ pub(crate) async fn tell(held: &Held) -> Infallible {
     let (mut doubt, mut masters) = (Trouble::default(), tell_misfits(held).await);
     loop {
         sleep(LOOK_EVERY).await;
-        let guard = &held.guard;
-        let in_doubt = match guard.state() {
-            LockState::Held => None,
-            LockState::InDoubt => {
-                let (since, votes) = (not_renewed(guard), blame(&guard.votes()));
-                Some(format!("is in doubt{since}{votes}"))
-            }
-            LockState::Lost(_) => return pending().await, // the loss is told by others
-        };
-        doubt.look(&name_of(guard), in_doubt, "is renewed again");
         for health in held.locks.health() {
             let trouble = masters.entry(health.master.clone()).or_default();
             let name = format!("master {}", health.master);
             trouble.look(&name, obstruction(&health), "votes again");
         }
+        let guard = &held.guard;
+        let in_doubt = match guard.state() {
+            LockState::Held => None,
+            LockState::InDoubt => {
+                // What is wrong with a master is not told twice.
+                let is_told = masters.values().any(|trouble| trouble.is_told);
+                let why = if is_told {
+                    String::new()
+                } else {
+                    blame(&guard.votes())
+                };
+                Some(format!("is in doubt{}{why}", not_renewed(guard)))
+            }
+            LockState::Lost(_) => return pending().await, // the loss is told by others
+        };
+        doubt.look(&name_of(guard), in_doubt, "is renewed again");
     }
 }
 
