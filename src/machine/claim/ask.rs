@@ -135,18 +135,14 @@ impl Claim {
         (step.rounds).post(to, self.command(action), unheard, step.now);
     }
 
-    /// Returns the outcome of the newest round, and notes that the caller has seen it. A majority
-    /// counts as too late if no validity is left.
+    /// Returns the [outcome](Self::outcome) of the newest round, and notes that the caller has seen
+    /// it.
     pub(crate) fn take_outcome(&mut self, step: &mut Step<'_>) -> Outcome {
-        let newest = step.rounds.of(self.newest);
-        let outcome = newest.outcome();
+        let outcome = self.outcome(step);
         if outcome != Outcome::Won {
             return outcome;
         }
-        self.validity = self.lease.remaining(step.now.lease);
-        if !self.lease.is_valid(step.now.lease) {
-            return Outcome::TooLate;
-        }
+        let newest = step.rounds.of(self.newest);
         self.holding.slot = newest.slot();
         let rights = self.rights();
         if step.rights.to_try(rights).is_some() {
@@ -160,6 +156,19 @@ impl Claim {
             self.align(step, self.newest, lack);
         }
         Outcome::Won
+    }
+
+    /// Returns the outcome of the newest round. A majority counts as too late if no validity is left.
+    pub(super) fn outcome(&mut self, step: &Step<'_>) -> Outcome {
+        let outcome = step.rounds.of(self.newest).outcome();
+        if outcome != Outcome::Won {
+            return outcome;
+        }
+        self.validity = self.lease.remaining(step.now.lease);
+        match self.lease.is_valid(step.now.lease) {
+            true => Outcome::Won,
+            false => Outcome::TooLate,
+        }
     }
 
     /// Asks the masters that are asked at first. If the agreed master is asked before the others,

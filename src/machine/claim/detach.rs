@@ -59,18 +59,13 @@ impl Claim {
         claim
     }
 
-    /// Returns the outcome of the round that attaches the lock, and notes that the caller has seen
-    /// it. A majority counts as too late if no validity is left.
+    /// Returns the [outcome](Self::outcome) of the round that attaches the lock, and notes that the
+    /// caller has seen it.
     pub(crate) fn take_attached(&mut self, step: &mut Step<'_>) -> Outcome {
-        let outcome = step.rounds.of(self.newest).outcome();
-        if outcome != Outcome::Won {
-            return outcome;
+        let outcome = self.outcome(step);
+        if outcome == Outcome::Won {
+            self.phase = Phase::Held(Held::default());
         }
-        self.validity = self.lease.remaining(step.now.lease);
-        if !self.lease.is_valid(step.now.lease) {
-            return Outcome::TooLate;
-        }
-        self.phase = Phase::Held(Held::default());
-        Outcome::Won
+        outcome
     }
 }
