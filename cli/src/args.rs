@@ -42,7 +42,8 @@ pub(crate) enum Verb {
     Plan(Plan),
     Break(Break),
     Completions(Completions),
-    Man(Man),
+    /// Prints the manual page, for `man -l -`.
+    Man,
 }
 
 /// The heading of the options of all commands.
@@ -368,11 +369,4 @@ pub(crate) struct Break {
 pub(crate) struct Completions {
     /// Shell that reads the script.
     pub(crate) shell: Shell,
-}
-
-/// Prints the manual page, or that of a command, for `man -l -`.
-#[derive(Debug, Group)]
-pub(crate) struct Man {
-    /// Command, such as `run` [the page about all of them].
-    pub(crate) command: Option<String>,
 }

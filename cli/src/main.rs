@@ -152,7 +152,7 @@ fn dispatch(verb: &Verb, common: &Common) -> Result<Exit, Failure> {
         Verb::Completions(args) => completions::completions(args),
         Verb::Doctor(args) => doctor::doctor(args, common),
         Verb::Hold(args) => hold::hold(args, common),
-        Verb::Man(args) => man::man(args),
+        Verb::Man => man::man(),
         Verb::Plan(args) => plan::plan(args, common),
         Verb::Release(args) => attach::release(args, common),
         Verb::Run(args) => run::run(args, common),
