@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::{
     args::{Asking, Common},
     exit::Exit,
-    failure::{Failure, table},
+    failure::Failure,
     holders::{HolderLook, clients},
     loss::{self, blame},
     outage::{Outage, not_ready},
@@ -22,7 +22,7 @@ use crate::{
     times::brief,
     waiting::tell,
     wanted::{Wanted, name_of, quoted},
-    words::ADVICE,
+    words::{ADVICE, in_words_of_the_file},
 };
 
 /// A lock that is held.
@@ -181,10 +181,11 @@ pub(crate) async fn ask(
 
 /// Says that the lock was acquired, if a person wants to know or has read of the wait.
 fn say_got(wanted: &Wanted<'_>, guard: &Guard, waited: Duration, common: &Common) {
-    let votes = common.is_verbose().then(|| table(&guard.votes()));
+    let votes = common.is_verbose().then(|| guard.votes().to_string());
+    let votes = votes.map(|votes| format!(": {}", in_words_of_the_file(&votes)));
     if votes.is_some() || wanted.has_news.get() {
         let (names, time, votes) = (wanted.quoted(), brief(waited), votes.unwrap_or_default());
-        complain(format_args!("got {names} after {time}\n{votes}"));
+        complain(format_args!("got {names} after {time}{votes}"));
     }
 }
 

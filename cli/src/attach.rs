@@ -89,7 +89,7 @@ async fn not_attached(locks: &Coordinator, error: &AcquireError) -> Failure {
         }
         _ => Failure::new(Exit::Unavailable, in_words_of_the_file(&error.to_string())),
     };
-    error.votes().into_iter().fold(failure, Failure::with_votes)
+    failure.with_votes(error.votes())
 }
 
 /// The time between two attempts.

@@ -6,11 +6,7 @@ use humantime::format_duration;
 use quorlock::{AcquireError, AskError, ConfigError, Reason, votes::Votes};
 
 use crate::{
-    args::Asking,
-    exit::Exit,
-    output::complain,
-    times::{brief, rounded},
-    words::in_words_of_the_file,
+    args::Asking, exit::Exit, output::complain, times::rounded, words::in_words_of_the_file,
 };
 
 /// An error that ends the program.
@@ -56,18 +52,41 @@ impl Failure {
             }
             _ => (String::new(), "or wait with --wait"),
         };
-        let holder = holder.unwrap_or("another");
         let name = error.name();
         let (exit, sentence) = match error.reason() {
+            Reason::Held { remaining, .. } => {
+                let by = held_by(holder.unwrap_or("another"), *remaining);
+                (Exit::Busy, format!("{name:?} is {by}"))
+            }
             // Readers may hold it.
-            Reason::Queued if asking.read => (
+            Reason::Queued if asking.read => (Exit::Busy, format!("a writer waits for {name:?}")),
+            Reason::Queued => (
                 Exit::Busy,
-                format!("a writer waits for {name:?}{waited}; try again later, {wait}"),
+                format!("{name:?} is free, but others came first"),
             ),
-            _ => describe(error, holder, &waited, wait),
+            Reason::Split => (
+                Exit::Busy,
+                format!("{name:?} is wanted by several at once, and none got it"),
+            ),
+            Reason::OtherKind => (
+                Exit::Configuration,
+                format!("cannot lock {name:?}: {OTHER_KIND}"),
+            ),
+            Reason::Config(wrong) => {
+                let failure = Self::from(wrong.clone());
+                let is_ttl = matches!(wrong, ConfigError::OutOfRange { setting: "TTL", .. });
+                return match is_ttl {
+                    true => failure,
+                    false => failure.with_exit(Exit::Usage), // a name
+                };
+            }
+            _ => (Exit::Unavailable, in_words_of_the_file(&error.to_string())),
         };
-        let failure = Self::new(exit, sentence);
-        error.votes().into_iter().fold(failure, Self::with_votes)
+        let advice = match exit {
+            Exit::Busy => format!("{waited}; try again later, {wait}"),
+            _ => String::new(),
+        };
+        Self::new(exit, sentence + &advice).with_votes(error.votes())
     }
 
     pub(crate) fn exit(&self) -> Exit {
@@ -86,11 +105,9 @@ impl Failure {
         }
     }
 
-    pub(crate) fn with_votes(self, votes: &Votes) -> Self {
-        Self {
-            votes: Some(votes.clone()),
-            ..self
-        }
+    pub(crate) fn with_votes<'a>(self, votes: impl Into<Option<&'a Votes>>) -> Self {
+        let votes = votes.into().cloned();
+        Self { votes, ..self }
     }
 
     /// Writes the sentence to stderr, and the votes if they are wanted. Returns the exit status.
@@ -99,57 +116,15 @@ impl Failure {
             complain(&self.sentence);
         }
         if let Some(votes) = self.votes.filter(|_| is_verbose) {
-            complain(format_args!("the votes were\n{}", table(&votes)));
+            let votes = in_words_of_the_file(&votes.to_string());
+            complain(format_args!("the votes were {votes}"));
         }
         self.exit
     }
 }
 
-/// Returns one line for each master: its address, its vote, and how long that took.
-pub(crate) fn table(votes: &Votes) -> String {
-    let width = votes.iter().map(|row| row.master.len()).max();
-    let width = width.unwrap_or_default();
-    let lines = votes.iter().map(|row| {
-        let vote = row
-            .vote
-            .map_or_else(|| "no vote yet".to_owned(), ToString::to_string);
-        let vote = in_words_of_the_file(&vote);
-        let time = row
-            .latency
-            .map_or_else(String::new, |time| format!("  {}", brief(time)));
-        format!("  {:width$}  {vote}{time}", row.master)
-    });
-    lines.collect::<Vec<_>>().join("\n")
-}
-
-/// Returns the exit status and the sentence for the error of an attempt. `waited` says how long the
-/// program has waited, and `wait` how it can wait longer.
-fn describe(error: &AcquireError, holder: &str, waited: &str, wait: &str) -> (Exit, String) {
-    let name = error.name();
-    let by = match error.reason() {
-        Reason::Held { remaining, .. } => held_by(holder, *remaining),
-        Reason::Queued => "free, but others came first".to_owned(),
-        Reason::Split => "wanted by several at once, and none got it".to_owned(),
-        Reason::OtherKind => {
-            let sentence = format!(
-                "cannot lock {name:?}: it is held as another kind of lock; \
-                 use each name always with --fair, always with --read or --write, always with \
-                 --permits, or always without"
-            );
-            return (Exit::Configuration, sentence);
-        }
-        Reason::Config(error) => {
-            let exit = match error {
-                ConfigError::OutOfRange { setting: "TTL", .. } => Exit::Configuration,
-                _ => Exit::Usage, // a name
-            };
-            return (exit, in_words_of_the_file(&error.to_string()));
-        }
-        _ => return (Exit::Unavailable, in_words_of_the_file(&error.to_string())),
-    };
-    let sentence = format!("{name:?} is {by}{waited}; try again later, {wait}");
-    (Exit::Busy, sentence)
-}
+const OTHER_KIND: &str = "it is held as another kind of lock; use each name always with --fair, \
+    always with --read or --write, always with --permits, or always without";
 
 /// Says who holds a lock, and for how long.
 pub(crate) fn held_by(holder: &str, remaining: Option<Duration>) -> String {
