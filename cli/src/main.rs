@@ -74,7 +74,7 @@ fn main() -> ExitCode {
 }
 
 /// Says what is wrong with arguments that would mean something else than they say: an option on
-/// both sides of the command, and a unit or a value of a flag that was taken for a name.
+/// both sides of the command, and a unit that was taken for a name.
 fn misread() -> Option<String> {
     let words = env::args_os().skip(1).take_while(|word| word != "--");
     let words = words.map(|word| word.to_string_lossy().into_owned());
@@ -94,23 +94,16 @@ fn misread() -> Option<String> {
     let options = verb(&after[0])?.get_arguments();
     let options: Vec<_> = options.map(ToString::to_string).collect(); // such as --ttl <TIME>
     words.iter().enumerate().find_map(|(at, word)| {
-        let has = |value: &str| options.contains(&format!("{word}{value}"));
         let [value, next] = [1, 2].map(|by| words.get(at + by).map_or("", String::as_str));
-        let is_time = has(" <TIME>") || word == "-w" || word == "--timeout";
+        let has_time = options.contains(&format!("{word} <TIME>"));
+        let is_time = has_time || word == "-w" || word == "--timeout";
         let is_apart = time(&[value, next].concat()).is_ok();
-        let (wrong, name) = if is_time && is_apart && next.starts_with(char::is_alphabetic) {
-            (format!("write {word} {value}{next}"), next)
-        } else if has("") && BOOLS.contains(&value) {
-            (format!("{word} takes no separate value"), value)
-        } else {
-            return None;
-        };
-        let why = format!("{wrong}; if {name} is a name, put it before {word}");
-        Some(why)
+        let is_unit = is_time && is_apart && next.starts_with(char::is_alphabetic);
+        is_unit.then(|| {
+            format!("write {word} {value}{next}; if {next} is a name, put it before {word}")
+        })
     })
 }
-
-const BOOLS: [&str; 6] = ["true", "false", "yes", "no", "on", "off"];
 
 /// Prints the help, or what is wrong with the arguments.
 fn not_parsed(mut error: clap::Error) -> Exit {
