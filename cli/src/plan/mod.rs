@@ -149,25 +149,14 @@ fn notes(
     );
     let has_none = seen.programs.keys().all(|part| *part == Part::Unknown);
     let is_nobody = step == Step::Begin && has_none && seen.unseen.is_empty();
-    let notes = [
-        (is_nobody, nobody.as_str()),
-        (seen.has(Part::Unknown), UNKNOWN),
-        (seen.has(Part::Other), OTHER),
-        (!seen.unseen.is_empty(), UNSEEN),
-    ];
-    let notes = notes.into_iter().filter(|(is_true, _)| *is_true);
-    let notes = notes.map(|(_, note)| note.to_owned());
+    let unseen = (!seen.unseen.is_empty()).then(|| UNSEEN.to_owned());
+    let notes = is_nobody.then_some(nobody).into_iter().chain(unseen);
     let findings = findings.iter();
     let findings = findings.map(|one| in_words_for_people(&in_words_of_the_file(&one.to_string())));
     let notes = findings.chain(notes).map(|note| style.indented(&note, 0));
     notes.collect()
 }
 
-const UNKNOWN: &str = "\
-Connections that do not say which masters they use are those of redis-cli, of other libraries, and \
-of users without the right +client|setname.";
-const OTHER: &str = "\
-Programs with other lists may hold the same locks as all others, unless they are for other locks.";
 const UNSEEN: &str = "\
 Masters show their programs to a user with the rights +client|list and +client|setname. A master \
 that is down shows none.";
