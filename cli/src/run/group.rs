@@ -19,11 +19,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    lease::{LOOK_EVERY, deadline, killed_by_keeper},
-    starter,
-    terminal::Terminal,
-};
+use super::{LOOK_EVERY, deadline, killed_by_keeper, starter, terminal::Terminal};
 use crate::{exit::Exit, failure::Failure, keeper::Keeper, signals::OriginalMask};
 
 /// The process group of the command. If it is dropped before the [end](Self::end), it is killed.

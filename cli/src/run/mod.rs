@@ -17,7 +17,7 @@ use crate::{
     failure::Failure,
     handle, loss,
     masters::Masters,
-    run::{group::Group, lease::deadline, watch::Watch},
+    run::{group::Group, watch::Watch},
     runtime::block_on,
     signals::{ENDING, OriginalMask, Signals},
     times::brief,
@@ -25,7 +25,6 @@ use crate::{
 };
 
 mod group;
-mod lease;
 mod program;
 pub(crate) mod starter;
 mod terminal;
@@ -150,3 +149,20 @@ fn describe(held: &Held, command: &mut Command) {
 /// The longest time from the end of a child to the arrival of the signal that ended it.
 const SIGNAL_LIMIT: Duration = Duration::from_millis(50);
 const MOST_KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// Returns the failure of a command that was killed by its keeper.
+fn killed_by_keeper(guard: &Guard) -> Failure {
+    loss::failure(guard, "; its keeper killed the command if it had not ended")
+}
+
+/// Returns the time by which the command of a guard must be dead. It is a little before the end of
+/// the validity, because a process that is killed on a busy machine dies a little later.
+fn deadline(guard: &Guard) -> Instant {
+    let early = (guard.validity() / 20).min(MOST_EARLY);
+    let valid_until = guard.valid_until();
+    valid_until.checked_sub(early).unwrap_or(valid_until)
+}
+
+const MOST_EARLY: Duration = Duration::from_millis(250);
+/// The time between two looks while a renewal is late.
+const LOOK_EVERY: Duration = Duration::from_millis(100);

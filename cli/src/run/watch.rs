@@ -13,8 +13,9 @@ use quorlock::LockState;
 use tokio::time::{sleep_until, timeout};
 
 use super::{
+    LOOK_EVERY, deadline,
     group::{Change, Group},
-    lease::{LOOK_EVERY, deadline, killed_by_keeper},
+    killed_by_keeper,
 };
 use crate::{
     ask::Held, exit::Exit, failure::Failure, loss, news::tell, output::complain, signals::Signals,
