@@ -1,6 +1,6 @@
 //! `quorlock doctor`: the check of all masters, with the commands that fix each finding.
 
-use std::{cmp::Reverse, path::Path};
+use std::cmp::Reverse;
 
 use quorlock_check::{Finding, Severity};
 use serde::{Serialize, Serializer};
@@ -15,7 +15,7 @@ use crate::{
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
-    textfile::{SEVERITIES, metrics, write},
+    textfile::{metrics, write},
     words::in_words_of_the_file,
 };
 
@@ -43,10 +43,7 @@ pub(crate) struct FindingReport {
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_to_check(common, false)?;
-    let exposed = masters.exposed();
-    let own = exposed.as_deref().map(FindingReport::of_password_file);
-    let lenient = (!masters.is_strict()).then(FindingReport::of_quarantine);
-    let own: Vec<_> = own.into_iter().chain(lenient).collect();
+    let own = FindingReport::of_settings(&masters);
     let source = masters.source.clone();
     let subject = masters.into_check()?;
     block_on(async {
@@ -56,9 +53,8 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
         findings.sort_by_key(|finding| Reverse(finding.severity));
         let worst = findings.first().map(|finding| finding.severity);
         if let Some(file) = &args.textfile {
-            let severities: Vec<_> = findings.iter().map(|finding| finding.severity).collect();
             let masters = [locks.master_count(), checked.voters];
-            write(file, &metrics(&source, &severities, masters))?;
+            write(file, &metrics(&source, counts(&findings), masters))?;
         } else if args.json {
             print_json(&Report {
                 source: &source,
@@ -104,31 +100,28 @@ impl FindingReport {
         }
     }
 
-    /// Returns the finding about a password file that all users can read.
-    fn of_password_file(file: &Path) -> Self {
-        let file = file.display();
-        Self {
-            severity: Severity::Warn,
+    /// Returns the findings that no master shows: a password file that all users can read, and a
+    /// quarantine that is not strict.
+    fn of_settings(masters: &Masters) -> Vec<Self> {
+        let own = |severity, setting, value, why: &str, fix| Self {
+            severity,
             masters: Vec::new(),
-            setting: "password_file",
-            value: format!("{file}, which all users can read"),
-            why: "every user of this machine can take the password".to_owned(),
-            fix: format!("chmod 600 {file}"),
-            commands: Vec::new(),
-        }
-    }
-
-    fn of_quarantine() -> Self {
-        let why = "a program that starts now takes a master that has lost its locks for a new one";
-        Self {
-            severity: Severity::Info,
-            masters: Vec::new(),
-            setting: "quarantine",
-            value: "not strict".to_owned(),
+            setting,
+            value,
             why: why.to_owned(),
-            fix: "for jobs that come and go, set it to strict in all programs".to_owned(),
+            fix,
             commands: Vec::new(),
-        }
+        };
+        let file = masters.exposed().map(|file| {
+            let value = format!("{}, which all users can read", file.display());
+            let fix = format!("chmod 600 {}", file.display());
+            own(Severity::Warn, "password_file", value, EXPOSED, fix)
+        });
+        let lenient = (!masters.is_strict()).then(|| {
+            let (value, fix) = ("not strict".to_owned(), STRICT.to_owned());
+            own(Severity::Info, "quarantine", value, LENIENT, fix)
+        });
+        file.into_iter().chain(lenient).collect()
     }
 
     fn paragraph(&self, style: Style) -> String {
@@ -171,15 +164,24 @@ A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an A
 masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS. \
 Then run quorlock doctor again: a missing right may hide another one.";
 
+const EXPOSED: &str = "every user of this machine can take the password";
+const LENIENT: &str =
+    "a program that starts now takes a master that has lost its locks for a new one";
+const STRICT: &str = "for jobs that come and go, set it to strict in all programs";
+
+/// Returns the number of findings of each severity, the worst first.
+fn counts(findings: &[FindingReport]) -> [(Severity, usize); 4] {
+    use Severity::{Critical, Info, Unknown, Warn};
+    [Critical, Warn, Unknown, Info].map(|severity| {
+        let its = findings.iter().filter(|one| one.severity == severity);
+        (severity, its.count())
+    })
+}
+
 /// Returns the number of findings of each severity, in one line.
 fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
-    let counts = SEVERITIES.iter().filter_map(|severity| {
-        let count = findings
-            .iter()
-            .filter(|one| one.severity == *severity)
-            .count();
-        (count > 0).then(|| format!("{count} {severity}"))
-    });
+    let counts = counts(findings).into_iter().filter(|(_, count)| *count > 0);
+    let counts = counts.map(|(severity, count)| format!("{count} {severity}"));
     let counts = format!("findings: {}", counts.collect::<Vec<_>>().join(", "));
     let is_outage =
         |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Critical;

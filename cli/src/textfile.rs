@@ -6,12 +6,6 @@ use quorlock_check::Severity;
 
 use crate::{exit::Exit, failure::Failure};
 
-/// The severities, the worst first.
-pub(crate) const SEVERITIES: [Severity; 4] = {
-    use Severity::{Critical, Info, Unknown, Warn};
-    [Critical, Warn, Unknown, Info]
-};
-
 /// Replaces a file at once, so that nobody reads a part of it.
 pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let mut partial = OsString::from(file);
@@ -25,12 +19,15 @@ pub(crate) fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// Returns the metrics about the masters of `source`: all, and those that can vote.
-pub(crate) fn metrics(source: &str, found: &[Severity], [all, voting]: [usize; 2]) -> String {
+pub(crate) fn metrics(
+    source: &str,
+    found: [(Severity, usize); 4],
+    [all, voting]: [usize; 2],
+) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.unwrap_or_default().as_secs();
     let source = format!("source={source:?}"); // a label has the escapes of Rust
-    let findings = SEVERITIES.map(|severity| {
-        let count = found.iter().filter(|one| **one == severity).count();
+    let findings = found.map(|(severity, count)| {
         format!("quorlock_doctor_findings{{severity=\"{severity}\",{source}}} {count}\n")
     });
     format!(
