@@ -45,23 +45,6 @@ struct PlanReport {
     summary: String,
 }
 
-impl PlanReport {
-    /// Returns what is seen, and the steps, without all else.
-    fn of(seen: Seen, steps: [(Step, String); 5], marked: Step) -> Self {
-        let step = steps.iter().position(|(at, _)| *at == marked);
-        let unseen = seen.unseen.iter();
-        let unseen = unseen.map(|(master, why)| (master.to_string(), in_words_of_the_file(why)));
-        let unseen = unseen.collect();
-        Self {
-            unseen,
-            programs: seen.programs.into_values().collect(),
-            step: step.map(|index| index + 1),
-            steps: steps.into_iter().map(|(_, text)| text).collect(),
-            ..Self::default()
-        }
-    }
-}
-
 pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
     let masters = Masters::find_change(common, &args.from, &args.to)?;
     let source = masters.source.clone();
@@ -82,12 +65,16 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         let (summary, exit) = seen.summary(step, &findings, &change);
         let steps = steps::steps(&change, &subject);
         if args.json {
+            let marked = steps.iter().position(|(at, _)| *at == step);
             print_json(&PlanReport {
                 source,
                 lists: ListReport::all(locks),
+                programs: seen.programs.into_values().collect(),
+                unseen: seen.unseen,
+                steps: steps.map(|(_, text)| text).into(),
+                step: marked.map(|index| index + 1),
                 findings: findings.into_iter().map(FindingReport::of).collect(),
                 summary,
-                ..PlanReport::of(seen, steps, step)
             })?;
             return Ok(exit);
         }

@@ -1,9 +1,6 @@
 //! The programs that the masters show, and what that means for the next step.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use quorlock::Coordinator;
 use quorlock_check::{Finding, MasterPrograms, Severity};
@@ -33,7 +30,7 @@ pub(super) struct PartReport {
 pub(super) struct Seen {
     pub(super) programs: BTreeMap<Part, PartReport>,
     /// The masters that show nothing, and why.
-    pub(super) unseen: BTreeMap<Arc<str>, String>,
+    pub(super) unseen: BTreeMap<String, String>,
     /// Whether a program with a majority of the masters of a list is seen by one of them.
     is_enough: bool,
 }
@@ -42,10 +39,10 @@ impl Seen {
     pub(super) fn of(locks: &Coordinator, change: &Change, masters: &[MasterPrograms]) -> Self {
         let unseen = masters.iter().filter_map(|master| {
             let why = master.programs.as_ref().err()?;
-            Some((master.master.clone(), why.clone()))
+            Some((master.master.to_string(), in_words_of_the_file(why)))
         });
         let unseen: BTreeMap<_, _> = unseen.collect();
-        let tallies = locks.tally(|health| !unseen.contains_key(&health.master));
+        let tallies = locks.tally(|health| !unseen.contains_key(&*health.master));
         Self {
             programs: programs(masters, change),
             is_enough: tallies
@@ -110,7 +107,11 @@ impl Seen {
                 format!("No program with {old} is connected. {LEAVE_OLD}"),
                 1,
             ),
-            Step::StopOld if left.iter().all(|master| self.unseen.contains_key(master)) => {
+            Step::StopOld
+                if left
+                    .iter()
+                    .all(|master| self.unseen.contains_key(&**master)) =>
+            {
                 (text("The change is done."), 0)
             }
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
@@ -120,18 +121,13 @@ impl Seen {
 
     pub(super) fn text(&self, style: Style) -> String {
         let rows = Part::ALL.into_iter().filter_map(|part| {
-            let is_always = part < Part::Other;
-            let who = match self.programs.get(&part) {
-                Some(names) => who(names),
-                None if is_always => "none".to_owned(),
-                None => return None,
-            };
-            let word = part.word();
-            Some(vec![Cell::new(Colour::Dim, word), Cell::plain(who)])
+            let none = (part < Part::Other).then(|| "none".to_owned());
+            let who = self.programs.get(&part).map(who).or(none)?;
+            Some(vec![Cell::new(Colour::Dim, part.word()), Cell::plain(who)])
         });
         let unseen = self.unseen.iter().map(|(master, why)| {
-            let why = format!("shows no programs: {}", in_words_of_the_file(why));
-            vec![Cell::new(Colour::Yellow, &**master), Cell::plain(why)]
+            let why = format!("shows no programs: {why}");
+            vec![Cell::new(Colour::Yellow, master), Cell::plain(why)]
         });
         style.table(&rows.chain(unseen).collect::<Vec<_>>())
     }
