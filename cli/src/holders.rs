@@ -179,11 +179,6 @@ impl HolderLook {
         short_owner(owner.trim_end_matches('@'))
     }
 
-    /// Returns the time that is left. `None` if the lock has no TTL.
-    fn left(&self) -> Option<String> {
-        self.remaining.map(brief)
-    }
-
     /// Returns whether the key looks like a lock, but has no TTL. All libraries give their locks a
     /// TTL, so it may be the data of an application.
     pub(crate) fn may_be_no_lock(&self) -> bool {
@@ -214,8 +209,7 @@ impl HolderLook {
     /// Says since when the holder has the lock, and what becomes of it.
     fn state(&self) -> String {
         let since = self.since().or_else(|| self.program.start());
-        let parts: Vec<_> = since.into_iter().chain([self.outlook()]).collect();
-        parts.join(", ")
+        since.map_or_else(String::new, |since| since + ", ") + &self.outlook()
     }
 
     fn since(&self) -> Option<String> {
@@ -235,7 +229,7 @@ impl HolderLook {
             .program
             .stays
             .filter(|stays| *stays == Renewal::Detached);
-        match (self.left(), self.renewal.or(detached)) {
+        match (self.remaining.map(brief), self.renewal.or(detached)) {
             (None, _) if self.may_be_no_lock() => format!("{no_ttl}, so it may be no lock"),
             (None, _) => no_ttl.to_owned(),
             (Some(left), _) if self.may_be_foreign() => {
@@ -293,7 +287,10 @@ impl HolderLook {
             (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
             (None, None) => kind.to_owned(),
         };
-        (who, self.left().unwrap_or_else(|| "no TTL".to_owned()))
+        (
+            who,
+            self.remaining.map_or_else(|| "no TTL".to_owned(), brief),
+        )
     }
 }
 

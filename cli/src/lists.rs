@@ -8,7 +8,7 @@ use quorlock::{
     tools::{MasterList, Membership, Tally},
     votes::{VoteRow, Votes},
 };
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use crate::{
     style::{Cell, Colour},
@@ -71,22 +71,25 @@ impl Tallies {
         match self.only() {
             Some(only) => {
                 let are = if only.quorum == 1 { "is" } else { "are" };
-                format!("{} {did}, and {} {are} needed", counted(only), only.quorum)
+                let Tally {
+                    count,
+                    masters,
+                    list,
+                    quorum,
+                    ..
+                } = only;
+                format!("{count} of {masters} {list} {did}, and {quorum} {are} needed")
             }
             None => format!("{} {did}", self.lacking().unwrap_or_default()),
         }
     }
 }
 
-fn counted(tally: &Tally) -> String {
-    format!("{} of {} {}", tally.count, tally.masters, tally.list)
-}
-
 /// The part of a master in a change of the masters. `None` if no masters are changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Part {
-    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "word")]
-    pub(crate) membership: Option<Membership>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    membership: Option<&'static str>,
 }
 
 impl Part {
@@ -96,7 +99,7 @@ impl Part {
         let is_change = lists.iter().any(|tally| tally.list == MasterList::Old);
         let health = locks.health().into_iter();
         let parts = health.map(|health| {
-            let membership = is_change.then_some(health.membership);
+            let membership = is_change.then_some(health.membership.as_str());
             (health, Self { membership })
         });
         parts.collect()
@@ -104,7 +107,7 @@ impl Part {
 
     /// Returns the first cells of a row: the name of the master, and its part.
     pub(crate) fn cells(&self, master: &str) -> Vec<Cell> {
-        let part = self.membership.map(|part| Cell::plain(part.to_string()));
+        let part = self.membership.map(Cell::plain);
         [Cell::plain(master)].into_iter().chain(part).collect()
     }
 
@@ -114,11 +117,6 @@ impl Part {
         let words = ["MASTER"].into_iter().chain(change);
         words.map(|word| Cell::new(Colour::Dim, word)).collect()
     }
-}
-
-#[expect(clippy::ref_option, reason = "serde passes the field like this")]
-fn word<S: Serializer>(change: &Option<Membership>, to: S) -> Result<S::Ok, S::Error> {
-    change.map(Membership::as_str).serialize(to)
 }
 
 /// One list, in the JSON.
@@ -140,7 +138,10 @@ impl ListReport {
         let health = locks.health();
         let report = |tally: &Tally| {
             let masters = health.iter();
-            let masters = masters.filter(|master| is_in(master.membership, tally.list));
+            let masters = masters.filter(|master| match tally.list {
+                MasterList::Masters => master.membership != Membership::Leaves,
+                MasterList::Old => master.membership != Membership::Joins,
+            });
             Self {
                 list: tally.list.as_str(),
                 quorum: tally.quorum,
@@ -148,12 +149,5 @@ impl ListReport {
             }
         };
         lists.0.iter().map(report).collect()
-    }
-}
-
-fn is_in(part: Membership, list: MasterList) -> bool {
-    match list {
-        MasterList::Masters => part != Membership::Leaves,
-        MasterList::Old => part != Membership::Joins,
     }
 }

@@ -117,8 +117,7 @@ impl Masters {
 
     /// Returns the masters for a check. Must be called outside a runtime.
     pub(crate) fn into_check(self) -> Result<ToCheck, Failure> {
-        let idle = runtime::start();
-        let idle = idle.map_err(|error| Failure::new(Exit::System, error.to_string()))?;
+        let idle = runtime::start()?;
         let settings = self.settings.clone().read_files()?;
         let shared = CheckSettings::from(&settings);
         let locks = idle.block_on(async { self.build(client_name()) })?;

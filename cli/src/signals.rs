@@ -1,11 +1,6 @@
 //! Signals that end the wait for a lock, and that a command gets.
 
-use std::{
-    fs,
-    future::poll_fn,
-    io,
-    task::{Context, Poll},
-};
+use std::{fs, future::poll_fn, io, task::Poll};
 
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{self, SignalKind};
@@ -42,16 +37,14 @@ impl Signals {
 
     /// Waits for the next signal. Dropping the future loses no signal.
     pub(crate) async fn next(&mut self) -> Signal {
-        poll_fn(|cx| self.poll(cx)).await
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Signal> {
-        for (signal, stream) in &mut self.0 {
-            if stream.poll_recv(cx) == Poll::Ready(Some(())) {
-                return Poll::Ready(*signal);
-            }
-        }
-        Poll::Pending
+        poll_fn(|cx| {
+            let mut streams = self.0.iter_mut();
+            let arrived = streams.find_map(|(signal, stream)| {
+                (stream.poll_recv(cx) == Poll::Ready(Some(()))).then_some(*signal)
+            });
+            arrived.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
     }
 }
 

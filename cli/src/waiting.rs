@@ -45,7 +45,9 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
         match wanted.outage() {
             None => {
                 (known, since) = (None, Instant::now());
-                if tells_holders && told.is_time(patience) {
+                // The first look comes at once.
+                let is_time = told.looked.is_none_or(|at| at.elapsed() >= patience);
+                if tells_holders && is_time {
                     say_who_holds(wanted, &mut told).await;
                 }
             }
@@ -118,11 +120,6 @@ struct Told {
 }
 
 impl Told {
-    /// Returns whether it is time for another look: the first one comes at once.
-    fn is_time(&self, patience: Duration) -> bool {
-        self.looked.is_none_or(|at| at.elapsed() >= patience)
-    }
-
     /// Notes who has the lock `now`. Returns whether that is news: the first look, a new holder, or
     /// a minute after the last news.
     fn note(&mut self, holders: BTreeSet<String>, now: Instant) -> bool {
