@@ -6,9 +6,7 @@ use std::{
 };
 
 use humantime::format_duration;
-use quorlock::{
-    AcquireError, Coordinator, ExtendError, FencingToken, Guard, Inspection, Reason, votes::Votes,
-};
+use quorlock::{AcquireError, Coordinator, ExtendError, FencingToken, Guard, Reason, votes::Votes};
 use tokio::time::{sleep, timeout};
 
 use crate::{
@@ -167,13 +165,11 @@ pub(crate) async fn ask(
         }
         Err(failure) => {
             close(&locks).await;
-            if failure.exit() != Exit::Busy {
-                return Err(failure);
-            }
             let exit = asking.conflict_exit_code.map_or(Exit::Busy, Exit::Code);
-            Err(match asking.quiet {
-                true => Failure::silent(exit),
-                false => failure.with_exit(exit),
+            Err(match failure.exit() {
+                Exit::Busy if asking.quiet => Failure::silent(exit),
+                Exit::Busy => failure.with_exit(exit),
+                _ => failure,
             })
         }
     }
@@ -203,64 +199,59 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         Ok(guard) => return Ok(guard),
         Err(error) => error,
     };
-    let lasting = look_if_lasting(wanted, &error).await;
-    let sentence = lasting.as_ref().and_then(|seen| without_ttl(&error, seen));
-    if let Some(sentence) = sentence.filter(|_| !wanted.has_news.get()) {
-        // Not `Busy`, which --quiet hides: it may stay so forever.
-        let exit = asking.conflict_exit_code.unwrap_or(Exit::Busy.code());
-        return Err(Failure::new(Exit::Code(exit), sentence));
+    match odd_key(wanted, &error).await {
+        Some((Exit::Busy, _)) if wanted.has_news.get() => {} // that was said
+        Some((Exit::Busy, sentence)) => {
+            // Not `Busy`, which --quiet hides: it may stay so forever.
+            let exit = asking.conflict_exit_code.unwrap_or(Exit::Busy.code());
+            return Err(Failure::new(Exit::Code(exit), sentence));
+        }
+        Some((exit, sentence)) => {
+            return Err(Failure::new(exit, sentence).with_votes(error.votes()));
+        }
+        None => {}
     }
     if let Some(votes) = too_few(&error) {
         let outage = Outage::of_attempt(wanted.locks, votes, wanted.stage.get()).await;
         return Err(outage.failure(&action).with_votes(votes));
     }
-    let name = error.name();
-    if let (true, Some(votes)) = (lasting.is_some_and(|seen| is_no_lock(&seen)), error.votes()) {
-        let sentence = format!(
-            "cannot lock {name:?}: its key is not a lock; \
-             take another name, or delete the key by hand if no program needs it"
-        );
-        return Err(Failure::new(Exit::Configuration, sentence).with_votes(votes));
-    }
     let mut seen = None;
     if matches!(error.reason(), Reason::Held { .. }) && !asking.quiet {
         // One short round: the names are only for people, and a script waits for this.
         let limit = round_limit(wanted.locks, ANSWER_LEAST);
-        seen = timeout(limit, wanted.inspect(name)).await.ok();
+        seen = timeout(limit, wanted.inspect(error.name())).await.ok();
     }
     let holder = seen.and_then(|seen| clients(&seen.ok()?.holders));
     Err(Failure::not_acquired(&error, holder.as_deref(), asking))
 }
 
-/// Asks who holds the lock, if it may stay so forever: without a TTL, or as another kind.
-async fn look_if_lasting(wanted: &Wanted<'_>, error: &AcquireError) -> Option<Inspection> {
-    use Reason::{Held, OtherKind};
-    match error.reason() {
-        OtherKind
-        | Held {
-            remaining: None, ..
-        } => wanted.inspect(error.name()).await.ok(),
-        _ => None,
-    }
-}
-
-/// Says that the lock is held without a TTL, if that is why it was not acquired.
-fn without_ttl(error: &AcquireError, seen: &Inspection) -> Option<String> {
-    let is_held = matches!(error.reason(), Reason::Held { .. });
-    let mut holders = seen.holders.iter().map(HolderLook::of);
-    (is_held && holders.any(|holder| holder.may_be_no_lock())).then(|| {
-        format!(
-            "{:?} is held without a TTL, so it may be no lock; look at its key, \
-             and then end it with `quorlock break --without-ttl`",
-            error.name()
-        )
-    })
-}
-
-/// Returns whether the key is of no kind of lock, according to a majority of masters. Those that
+/// Returns what is odd about the key, if that is why the lock was not acquired: it is held without a
+/// TTL, perhaps forever, or it is of no kind of lock, according to a majority of masters. Those that
 /// answered late tell such a key from that of a holder.
-fn is_no_lock(seen: &Inspection) -> bool {
-    !seen.holders.is_empty() && seen.holders.iter().all(|holder| holder.kind.is_none())
+async fn odd_key(wanted: &Wanted<'_>, error: &AcquireError) -> Option<(Exit, String)> {
+    let name = error.name();
+    let is_held = match error.reason() {
+        Reason::OtherKind => false,
+        Reason::Held { remaining, .. } if remaining.is_none() => true,
+        _ => return None,
+    };
+    let seen = wanted.inspect(name).await.ok()?;
+    let mut holders = seen.holders.iter().map(HolderLook::of);
+    if is_held && holders.any(|holder| holder.may_be_no_lock()) {
+        let sentence = format!(
+            "{name:?} is held without a TTL, so it may be no lock; look at its key, \
+             and then end it with `quorlock break --without-ttl`"
+        );
+        return Some((Exit::Busy, sentence));
+    }
+    let is_no_lock = !seen.holders.is_empty() && seen.holders.iter().all(|one| one.kind.is_none());
+    is_no_lock.then(|| {
+        let sentence = format!(
+            "cannot lock {name:?}: its key is not a lock; \
+             take another name, or delete the key by hand if no program needs it"
+        );
+        (Exit::Configuration, sentence)
+    })
 }
 
 /// Waits for the lock. Masters that deny it to the user end the wait, because it would change
@@ -280,8 +271,7 @@ async fn acquire_in(wanted: &Wanted<'_>, limit: Option<Duration>) -> Result<Guar
     }
     wanted.outage.take();
     if let Err(error) = &acquired
-        && let Some(seen) = look_if_lasting(wanted, error).await
-        && let Some(sentence) = without_ttl(error, &seen)
+        && let Some((Exit::Busy, sentence)) = odd_key(wanted, error).await
     {
         wanted.say(format_args!("waiting for {}: {sentence}", wanted.quoted()));
     }
