@@ -166,24 +166,19 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     if is_free_on_majority {
         return Ok(Exit::Success);
     }
-    let (exit, why) = if may_be_free.has_quorum() {
-        let few = free.lacking().map(|lacking| format!("only {lacking}"));
-        let few = few.unwrap_or_else(|| "too few masters".to_owned());
-        let why = format!("{few} confirmed; the holder may keep it; try again, or {ADVICE}");
-        (Exit::Unavailable, why)
-    } else if count(Outcome::NewerHolder) > 0 {
-        (
-            Exit::Busy,
-            "a newer holder has it; look at it with `quorlock status`".to_owned(),
-        )
-    } else {
-        (
-            Exit::Configuration,
-            "the key is not a lock; delete it by hand if no program needs it".to_owned(),
-        )
+    let few = free.lacking().map(|lacking| format!("only {lacking}"));
+    let few = few.unwrap_or_else(|| "too few masters".to_owned());
+    let few = format!("{few} confirmed; the holder may keep it; try again, or {ADVICE}");
+    let (exit, why) = match count(Outcome::NewerHolder) {
+        _ if may_be_free.has_quorum() => (Exit::Unavailable, &*few),
+        0 => (Exit::Configuration, NOT_A_LOCK),
+        _ => (Exit::Busy, NEWER),
     };
     Err(Failure::new(exit, format!("{:?} is not broken: {why}", args.name)).with_votes(votes))
 }
+
+const NOT_A_LOCK: &str = "the key is not a lock; delete it by hand if no program needs it";
+const NEWER: &str = "a newer holder has it; look at it with `quorlock status`";
 
 impl MasterReport {
     /// `is_chosen` says that one of several holders was to be removed, so that any other may stay.

@@ -20,9 +20,10 @@ use crate::{
 pub(crate) struct Tallies(Vec<Tally>);
 
 impl Tallies {
-    /// Counts masters by their present state.
-    pub(crate) fn of(locks: &Coordinator, count: impl Fn(&MasterHealth) -> bool) -> Self {
-        Self(locks.tally(count))
+    /// Counts these masters.
+    pub(crate) fn of<'a>(locks: &Coordinator, these: impl Iterator<Item = &'a str>) -> Self {
+        let these: BTreeSet<_> = these.collect();
+        Self(locks.tally(|master| these.contains(&*master.master)))
     }
 
     /// Counts masters by an earlier look at their `health`.
@@ -32,8 +33,7 @@ impl Tallies {
         count: impl Fn(&MasterHealth) -> bool,
     ) -> Self {
         let counted = health.iter().filter(|master| count(master));
-        let counted: BTreeSet<_> = counted.map(|master| &master.master).collect();
-        Self::of(locks, |master| counted.contains(&master.master))
+        Self::of(locks, counted.map(|master| &*master.master))
     }
 
     /// Counts votes.
@@ -131,8 +131,8 @@ pub(crate) struct ListReport {
 impl ListReport {
     /// Returns both lists. Empty if there is one.
     pub(crate) fn all(locks: &Coordinator) -> Vec<Self> {
-        let lists = Tallies::of(locks, |_| true);
-        if lists.only().is_some() {
+        let lists = locks.tally(|_| true);
+        if lists.len() == 1 {
             return Vec::new();
         }
         let health = locks.health();
@@ -148,6 +148,6 @@ impl ListReport {
                 masters: masters.map(|master| master.master.to_string()).collect(),
             }
         };
-        lists.0.iter().map(report).collect()
+        lists.iter().map(report).collect()
     }
 }

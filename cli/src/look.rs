@@ -1,6 +1,6 @@
 //! One look at a lock: the verdict, the holders, the waiters, and the view of each master.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use futures::future::{join, try_join_all};
 use quorlock::{
@@ -222,8 +222,7 @@ impl Look {
             master.reason = master.reason.take().or(reason(row));
         }
         let able = self.masters.iter().filter(|one| one.reason.is_none());
-        let able: BTreeSet<_> = able.map(|one| &*one.master).collect();
-        let able = Tallies::of(locks, |one| able.contains(&*one.master));
+        let able = Tallies::of(locks, able.map(|one| &*one.master));
         match Outage::of(locks, Stage::Begins) {
             _ if matches!(error, AskError::NotAll { .. }) => {}
             Some(Outage::Quarantine { .. }) => {

@@ -146,8 +146,7 @@ impl Cell {
 
 /// Returns the heading of a table.
 pub(crate) fn heading<const N: usize>(words: [&str; N]) -> Vec<Cell> {
-    let cells = words.map(|word| Cell::new(Colour::Dim, word));
-    cells.into_iter().collect()
+    words.map(|word| Cell::new(Colour::Dim, word)).into()
 }
 
 /// Cuts a text to a number of columns.

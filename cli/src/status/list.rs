@@ -79,8 +79,7 @@ async fn look_at(locks: &Coordinator, found: &[MasterLocks]) -> Result<(Vec<Look
 fn are_all(locks: &Coordinator, found: &[MasterLocks]) -> Result<bool, Failure> {
     let tallies = |counts: fn(&MasterLocks) -> bool| {
         let counted = found.iter().filter(|one| counts(one));
-        let counted: BTreeSet<_> = counted.map(|one| &one.master).collect();
-        Tallies::of(locks, |health| counted.contains(&health.master))
+        Tallies::of(locks, counted.map(|one| &*one.master))
     };
     let answered = tallies(|one| one.failure().is_none());
     if answered.has_quorum() {
