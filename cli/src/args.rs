@@ -13,7 +13,7 @@ use clap_complete::Shell;
 use quorlock::Quarantine;
 
 use crate::{
-    help::{after, of_table},
+    help::{after, of_file, of_table},
     values::{label, number, quarantine, some_time, textfile, time},
 };
 
@@ -23,7 +23,8 @@ use crate::{
 /// names; the file that --config names; QUORLOCK_MASTERS, which has URLs with commas between them;
 /// the default profile of the usual configuration file.
 #[derive(Debug, Parser)]
-#[command(name = "quorlock", version, max_term_width = 80, after_long_help = after("quorlock"))]
+#[command(name = "quorlock", version, max_term_width = 80)]
+#[command(after_long_help = after("quorlock"), mut_subcommands(of_file))]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -193,7 +194,7 @@ quorlock run [OPTIONS] <NAME>... -- <CMD>...
 ///
 /// Exits with the status of the command, or with 128+n if signal n ended it.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("run"), override_usage = RUN_USAGE)]
+#[command(override_usage = RUN_USAGE)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) asking: Asking,
@@ -224,7 +225,6 @@ pub(crate) struct Run {
 /// Prints one line when the lock is held, and releases the lock after the signal. With
 /// --until-eof, the end of its input ends it, too.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("hold"))]
 pub(crate) struct Hold {
     #[command(flatten)]
     pub(crate) asking: Asking,
@@ -255,7 +255,6 @@ pub(crate) struct Hold {
 /// run --attach` runs a command under it, also on another host. In between nobody renews the lock.
 /// The handle is a secret: whoever has it can release the lock. Let one process at a time use it.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("acquire"))]
 pub(crate) struct Acquire {
     #[command(flatten)]
     pub(crate) request: Request,
@@ -276,7 +275,6 @@ pub(crate) struct Acquire {
 
 /// Releases a lock that `acquire` left.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("release"))]
 pub(crate) struct Release {
     /// File with the handle, which is removed at the end [- for the input].
     #[arg(long, value_name = "FILE")]
@@ -287,7 +285,6 @@ pub(crate) struct Release {
 ///
 /// Without a name, lists all locks that are held.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("status"))]
 pub(crate) struct Status {
     /// Names of the locks [all that are held].
     pub(crate) names: Vec<String>,
@@ -307,7 +304,6 @@ pub(crate) struct Status {
 
 /// Checks the masters, and says how to fix what is wrong.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("doctor"))]
 pub(crate) struct Doctor {
     /// Print JSON.
     #[arg(long)]
@@ -322,7 +318,6 @@ pub(crate) struct Doctor {
 
 /// Shows the steps to other masters, and whether it is time for the next one.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("plan"))]
 pub(crate) struct Plan {
     /// URL of a new master, repeated for each, also for those that stay.
     #[arg(long, required = true, value_name = "URL")]
@@ -344,7 +339,6 @@ pub(crate) struct Plan {
 /// A holder without a client name may be a lock of another library, or data with a TTL. Look at the
 /// key with redis-cli first.
 #[derive(Debug, Group)]
-#[command(after_long_help = after("break"))]
 pub(crate) struct Break {
     /// Name of the lock.
     pub(crate) name: String,

@@ -1,6 +1,6 @@
 //! What `--help` and the manual page say about settings, and after the arguments.
 
-use clap::Arg;
+use clap::{Arg, Command};
 use quorlock::tools::SETTINGS;
 
 /// Gives an option without a text that of the setting with its name. `-h` shows the first sentence.
@@ -14,6 +14,14 @@ pub(crate) fn of_table(option: Arg) -> Arg {
     let (short, _) = text.split_once(". ").unwrap_or((text, ""));
     let long = text.replacen(". ", ".\n\n", 1);
     option.value_name(*kind).help(short).long_help(long)
+}
+
+/// Gives a command the text of the file after its arguments, if there is one.
+pub(crate) fn of_file(command: Command) -> Command {
+    match after(command.get_name()) {
+        text if text.is_empty() => command,
+        text => command.after_long_help(text),
+    }
 }
 
 /// Returns what the help of a command says after its arguments.
