@@ -36,7 +36,7 @@ pub(crate) const WORD: &str = "--keeper";
 /// The keeper, as the wrapper sees it. If the wrapper drops it without a
 /// [goodbye](Self::say_goodbye), the group is killed.
 pub(crate) struct Keeper {
-    pid: Pid,
+    pub(crate) pid: Pid,
     deadlines: pipe::Sender,
     answers: pipe::Receiver,
 }
@@ -94,10 +94,6 @@ impl Keeper {
         let number = GROUP | u64::from(group.as_raw().cast_unsigned());
         let _ = self.deadlines.try_write(&number.to_ne_bytes());
         self.ready().await
-    }
-
-    pub(crate) fn pid(&self) -> Pid {
-        self.pid
     }
 
     /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.

@@ -1,12 +1,6 @@
 //! The process group of the command.
 
-use std::{
-    convert::Infallible,
-    io, mem,
-    process::Command,
-    rc::Rc,
-    time::{Duration, Instant},
-};
+use std::{convert::Infallible, io, mem, process::Command, rc::Rc, time::Duration};
 
 use nix::{
     sys::signal::{Signal, kill, killpg},
@@ -24,14 +18,15 @@ use crate::{exit::Exit, failure::Failure, keeper::Keeper, signals::OriginalMask}
 
 /// The process group of the command. If it is dropped before the [end](Self::end), it is killed.
 pub(crate) struct Group {
-    keeper: Rc<Keeper>,
+    pub(super) keeper: Rc<Keeper>,
     is_guarded: bool,
     /// The group, which the command leads. `None` before the start of the command.
     group: Option<Pid>,
     /// `true` from the start of the command to its end.
     has_command: bool,
     changes: unix::Signal,
-    terminal: Option<Terminal>,
+    /// A shell may stop and resume this process if there is a terminal.
+    pub(super) terminal: Option<Terminal>,
     mask: OriginalMask,
 }
 
@@ -91,7 +86,7 @@ impl Group {
     }
 
     async fn try_spawn(&mut self, command: impl FnOnce(&mut Command)) -> io::Result<()> {
-        let mut starter = starter::command(self.keeper.pid())?;
+        let mut starter = starter::command(self.keeper.pid)?;
         command(&mut starter);
         let child = self.mask.during(|| starter.spawn())?;
         let group = Pid::from_raw(child.id().cast_signed());
@@ -110,11 +105,6 @@ impl Group {
         }
         self.signal(Signal::SIGCONT);
         Ok(())
-    }
-
-    /// Makes the keeper kill the group at `deadline`, instead of at an earlier deadline.
-    pub(crate) fn kill_at(&self, deadline: Instant) {
-        self.keeper.kill_at(deadline);
     }
 
     /// Sends a signal to all processes of the group, and to the command if it has left the group.
@@ -162,24 +152,19 @@ impl Group {
                     return Some(change); // even if the keeper was killed with it
                 }
                 found = Some(change);
-            } else if pid == self.keeper.pid() && status.stopped() {
+            } else if pid == self.keeper.pid && status.stopped() {
                 let _ = kill(pid, Signal::SIGCONT); // the command has stopped its whole group
-            } else if pid == self.keeper.pid() {
+            } else if pid == self.keeper.pid {
                 self.is_guarded = false;
                 found = found.or(Some(Change::Unguarded));
             }
         }
     }
 
-    /// Returns whether there is a terminal, so that a shell may stop and resume this process.
-    pub(crate) fn has_terminal(&self) -> bool {
-        self.terminal.is_some()
-    }
-
     /// Returns whether the command has had the terminal.
     pub(crate) fn has_had_terminal(&self) -> bool {
         let terminal = self.terminal.as_ref();
-        terminal.is_some_and(Terminal::was_given)
+        terminal.is_some_and(|terminal| terminal.was_given)
     }
 
     /// Gives the terminal to a command that has stopped because it needs it. Returns `false` if

@@ -135,17 +135,15 @@ fn describe(held: &Held, command: &mut Command) {
     command
         .env("QUORLOCK_LOCK", names.join("\n"))
         .env("QUORLOCK_VOTES", held.votes())
-        .env("QUORLOCK_VALID_UNTIL_MS", held.valid_until_ms().to_string());
-    match held.token() {
-        Some(token) => command.env("QUORLOCK_FENCING_TOKEN", token.to_string()),
-        None => command.env_remove("QUORLOCK_FENCING_TOKEN"),
-    };
-    match guard.slot() {
-        Some(slot) => command.env("QUORLOCK_SLOT", slot.to_string()),
-        None => command.env_remove("QUORLOCK_SLOT"),
-    };
+        .env("QUORLOCK_VALID_UNTIL_MS", held.valid_until_ms().to_string())
+        .env_remove(TOKEN)
+        .envs(held.token().map(|token| (TOKEN, token.to_string())))
+        .env_remove(SLOT)
+        .envs(guard.slot().map(|slot| (SLOT, slot.to_string())));
 }
 
+const TOKEN: &str = "QUORLOCK_FENCING_TOKEN";
+const SLOT: &str = "QUORLOCK_SLOT";
 /// The longest time from the end of a child to the arrival of the signal that ended it.
 const SIGNAL_LIMIT: Duration = Duration::from_millis(50);
 const MOST_KILL_AFTER: Duration = Duration::from_secs(10);

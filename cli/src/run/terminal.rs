@@ -14,7 +14,7 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 /// SIGTTOU must be blocked, so that a process can take back a terminal that it does not have.
 pub(crate) struct Terminal {
     tty: File,
-    was_given: bool,
+    pub(crate) was_given: bool,
 }
 
 impl Terminal {
@@ -37,10 +37,6 @@ impl Terminal {
     /// Returns whether this process has the terminal, as after `fg` and not after `bg`.
     pub(crate) fn is_ours(&self) -> bool {
         tcgetpgrp(&self.tty) == Ok(getpgrp())
-    }
-
-    pub(crate) fn was_given(&self) -> bool {
-        self.was_given
     }
 
     pub(crate) fn give_to(&mut self, group: Pid) {

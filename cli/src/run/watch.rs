@@ -64,7 +64,7 @@ impl<'a> Watch<'a> {
                 return self.end_command(now).await;
             }
             self.deadline = deadline(&self.held.guard);
-            self.group.kill_at(self.deadline);
+            self.group.keeper.kill_at(self.deadline);
             let next_look = self.next_look(now);
             tokio::select! {
                 biased;
@@ -155,7 +155,7 @@ impl<'a> Watch<'a> {
             self.group.signal(Signal::SIGHUP);
         }
         self.group.signal(Signal::SIGCONT); // a process that is stopped gets no TERM
-        self.group.kill_at(kill_at);
+        self.group.keeper.kill_at(kill_at);
         complain(sentence);
         let left = kill_at.saturating_duration_since(Instant::now());
         let ended = async { while !matches!(self.group.changed().await, Change::Ended(_)) {} };
@@ -181,7 +181,7 @@ impl<'a> Watch<'a> {
         let stops_too = match signal {
             _ if self.stops_too => true,
             _ if signal == Signal::SIGSTOP as i32 => self.group.has_had_terminal(),
-            _ => self.group.has_terminal(),
+            _ => self.group.terminal.is_some(),
         };
         if stops_too {
             self.group.take_terminal();
