@@ -7,17 +7,11 @@ use quorlock::tools::SETTINGS;
 use crate::{args::Args, exit::Exit, failure::Failure, report::say};
 
 pub(crate) fn man() -> Result<Exit, Failure> {
-    let mut all = Args::command();
+    let mut all = Args::command().after_long_help(None::<&str>); // the sections say more
     all.build();
     let page = Page::new(all).source(concat!("quorlock ", env!("CARGO_PKG_VERSION")));
     let mut out = Vec::new();
-    let written = page
-        .render_title(&mut out)
-        .and_then(|()| page.render_name_section(&mut out))
-        .and_then(|()| page.render_synopsis_section(&mut out))
-        .and_then(|()| page.render_description_section(&mut out))
-        .and_then(|()| page.render_options_section(&mut out))
-        .and_then(|()| page.render_subcommands_section(&mut out));
+    let written = page.render(&mut out);
     written.map_err(|error| Failure::new(Exit::Output, error.to_string()))?;
     say(String::from_utf8_lossy(&out) + &*SECTIONS.replace(KEYS, &keys()))?;
     Ok(Exit::Success)

@@ -19,8 +19,8 @@ pub(crate) enum Colour {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     has_colour: bool,
-    /// The columns of the terminal. `None` if the stream is not a terminal.
-    columns: Option<usize>,
+    /// The columns of the terminal. Text that is not for a terminal is cut nowhere.
+    pub(crate) width: usize,
 }
 
 impl Style {
@@ -28,23 +28,18 @@ impl Style {
         let stdout = std::io::stdout();
         let is_terminal = stdout.is_terminal();
         let size = terminal_size_of(&stdout);
-        let columns = size.map_or(80, |(Width(columns), _)| columns.into());
+        let width = size.map_or(80, |(Width(columns), _)| columns.into());
         Self {
             has_colour: is_terminal && wants_colour(),
-            columns: is_terminal.then_some(columns),
+            width: if is_terminal { width } else { usize::MAX },
         }
-    }
-
-    /// Returns the number of columns. Text that is not for a terminal is cut nowhere.
-    pub(crate) fn width(self) -> usize {
-        self.columns.unwrap_or(usize::MAX)
     }
 
     /// Returns the [clean](clean) text in lines that begin in column `indent`, and end in column 80
     /// at most. A longer word has a line of its own. The caller has written the first margin.
     pub(crate) fn indented(self, text: &str, indent: usize) -> String {
         let margin = " ".repeat(indent);
-        let options = Options::new(self.width().clamp(40, 80))
+        let options = Options::new(self.width.clamp(40, 80))
             .initial_indent(&margin)
             .subsequent_indent(&margin)
             .break_words(false)
@@ -81,7 +76,7 @@ impl Style {
             let (mut line, mut used) = (String::new(), 0);
             for (at, cell) in row.iter().enumerate() {
                 let gap = 2;
-                let room = self.width().saturating_sub(used + gap);
+                let room = self.width.saturating_sub(used + gap);
                 if room == 0 {
                     break;
                 }
@@ -177,7 +172,7 @@ mod tests {
 
     const PIPE: Style = Style {
         has_colour: false,
-        columns: None,
+        width: usize::MAX,
     };
 
     #[test]
@@ -190,19 +185,13 @@ mod tests {
         let text = "  a    one\n  bcd  two three\n  a long text\n";
         assert_eq!(PIPE.table(&rows), text);
         let text = "  a    one\n  bcd  two..\n  a long t..\n";
-        let narrow = Style {
-            columns: Some(12),
-            ..PIPE
-        };
+        let narrow = Style { width: 12, ..PIPE };
         assert_eq!(narrow.table(&rows), text);
     }
 
     #[test]
     fn text_is_wrapped_between_words() {
-        let narrow = Style {
-            columns: Some(40),
-            ..PIPE
-        };
+        let narrow = Style { width: 40, ..PIPE };
         let text = "one two three four five --six-seven eight";
         let lines = "one two three four five\n          --six-seven eight\n";
         assert_eq!(narrow.indented(text, 10), lines);

@@ -29,7 +29,7 @@ fn headline(look: &Look, style: Style) -> String {
     };
     let (name, sentence) = (style.paint(Colour::Bold, &look.name), look.sentence());
     let length = look.name.chars().count() + 2 + sentence.chars().count();
-    let gap = if length > style.width() { "\n  " } else { "  " };
+    let gap = if length > style.width { "\n  " } else { "  " };
     format!("{name}{gap}{}\n", style.paint(colour, &sentence))
 }
 
