@@ -166,7 +166,7 @@ pub(crate) async fn ask(
         Err(failure) => {
             close(&locks).await;
             let exit = asking.conflict_exit_code.map_or(Exit::Busy, Exit::Code);
-            Err(match failure.exit() {
+            Err(match failure.exit {
                 Exit::Busy if asking.quiet => Failure::silent(exit),
                 Exit::Busy => failure.with_exit(exit),
                 _ => failure,
@@ -222,7 +222,8 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
         seen = timeout(limit, wanted.inspect(error.name())).await.ok();
     }
     let holder = seen.and_then(|seen| clients(&seen.ok()?.holders));
-    Err(Failure::not_acquired(&error, holder.as_deref(), asking))
+    let failure = Failure::not_acquired(&error, holder.as_deref(), asking);
+    Err(failure.with_votes(error.votes()))
 }
 
 /// Returns what is odd about the key, if that is why the lock was not acquired: it is held without a

@@ -1,7 +1,9 @@
-//! `quorlock doctor`: the check of all masters, with the commands that fix each finding.
+//! `quorlock doctor`: the check of all masters, with the commands that fix each finding. Its metrics
+//! are for the textfile collector of the node exporter.
 
-use std::cmp::Reverse;
+use std::{cmp::Reverse, ffi::OsString, fs, path::Path, process, time::SystemTime};
 
+use quorlock::Quarantine;
 use quorlock_check::{Finding, Severity};
 use serde::{Serialize, Serializer};
 
@@ -15,7 +17,6 @@ use crate::{
     report::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
-    textfile::{metrics, write},
     words::in_words_of_the_file,
 };
 
@@ -117,7 +118,7 @@ impl FindingReport {
             let fix = format!("chmod 600 {}", file.display());
             own(Severity::Warn, "password_file", value, EXPOSED, fix)
         });
-        let lenient = (!masters.is_strict()).then(|| {
+        let lenient = (masters.settings.quarantine != Some(Quarantine::Strict)).then(|| {
             let (value, fix) = ("not strict".to_owned(), STRICT.to_owned());
             own(Severity::Info, "quarantine", value, LENIENT, fix)
         });
@@ -199,6 +200,33 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
         Some(Severity::Critical) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }
+}
+
+/// Replaces a file at once, so that nobody reads a part of it.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut partial = OsString::from(file);
+    partial.push(format!(".{}", process::id())); // the collector reads *.prom only
+    let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, file));
+    written.map_err(|error| {
+        let _ = fs::remove_file(&partial);
+        let sentence = format!("cannot write {}: {error}", file.display());
+        Failure::new(Exit::Output, sentence)
+    })
+}
+
+/// Returns the metrics about the masters of `source`: all, and those that can vote.
+fn metrics(source: &str, found: [(Severity, usize); 4], [all, voting]: [usize; 2]) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.unwrap_or_default().as_secs();
+    let source = format!("source={source:?}"); // a label has the escapes of Rust
+    let findings = found.map(|(severity, count)| {
+        format!("quorlock_doctor_findings{{severity=\"{severity}\",{source}}} {count}\n")
+    });
+    format!(
+        "{}quorlock_masters{{{source}}} {all}\nquorlock_masters_voting{{{source}}} {voting}\n\
+         quorlock_doctor_timestamp_seconds{{{source}}} {now}\n",
+        findings.concat()
+    )
 }
 
 /// Returns the command that carries out the fix, if the fix is one command for a server with a host

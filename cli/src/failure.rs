@@ -12,8 +12,8 @@ use crate::{
 /// An error that ends the program.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    exit: Exit,
-    sentence: String,
+    pub(crate) exit: Exit,
+    pub(crate) sentence: String,
     votes: Option<Votes>,
 }
 
@@ -53,56 +53,36 @@ impl Failure {
             _ => (String::new(), "or wait with --wait"),
         };
         let name = error.name();
-        let (exit, sentence) = match error.reason() {
+        let what = match error.reason() {
             Reason::Held { remaining, .. } => {
                 let by = held_by(holder.unwrap_or("another"), *remaining);
-                (Exit::Busy, format!("{name:?} is {by}"))
+                format!("{name:?} is {by}")
             }
             // Readers may hold it.
-            Reason::Queued if asking.read => (Exit::Busy, format!("a writer waits for {name:?}")),
-            Reason::Queued => (
-                Exit::Busy,
-                format!("{name:?} is free, but others came first"),
-            ),
-            Reason::Split => (
-                Exit::Busy,
-                format!("{name:?} is wanted by several at once, and none got it"),
-            ),
-            Reason::OtherKind => (
-                Exit::Configuration,
-                format!("cannot lock {name:?}: {OTHER_KIND}"),
-            ),
-            Reason::Config(wrong) => {
-                let failure = Self::from(wrong.clone());
-                let is_ttl = matches!(wrong, ConfigError::OutOfRange { setting: "TTL", .. });
-                return match is_ttl {
-                    true => failure,
-                    false => failure.with_exit(Exit::Usage), // a name
-                };
+            Reason::Queued if asking.read => format!("a writer waits for {name:?}"),
+            Reason::Queued => format!("{name:?} is free, but others came first"),
+            Reason::Split => format!("{name:?} is wanted by several at once, and none got it"),
+            Reason::OtherKind => {
+                let sentence = format!("cannot lock {name:?}: {OTHER_KIND}");
+                return Self::new(Exit::Configuration, sentence);
             }
-            _ => (Exit::Unavailable, in_words_of_the_file(&error.to_string())),
+            Reason::Config(wrong @ ConfigError::OutOfRange { setting: "TTL", .. }) => {
+                return wrong.clone().into();
+            }
+            Reason::Config(name) => return Self::from(name.clone()).with_exit(Exit::Usage),
+            _ => {
+                let sentence = in_words_of_the_file(&error.to_string());
+                return Self::new(Exit::Unavailable, sentence);
+            }
         };
-        let advice = match exit {
-            Exit::Busy => format!("{waited}; try again later, {wait}"),
-            _ => String::new(),
-        };
-        Self::new(exit, sentence + &advice).with_votes(error.votes())
-    }
-
-    pub(crate) fn exit(&self) -> Exit {
-        self.exit
+        Self::new(
+            Exit::Busy,
+            format!("{what}{waited}; try again later, {wait}"),
+        )
     }
 
     pub(crate) fn with_exit(self, exit: Exit) -> Self {
         Self { exit, ..self }
-    }
-
-    /// Blames the profile called `profile` in the configuration file.
-    pub(crate) fn in_profile(self, profile: &str) -> Self {
-        Self {
-            sentence: format!("the profile {profile:?}: {}", self.sentence),
-            ..self
-        }
     }
 
     pub(crate) fn with_votes<'a>(self, votes: impl Into<Option<&'a Votes>>) -> Self {

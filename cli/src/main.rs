@@ -48,7 +48,6 @@ mod runtime;
 mod signals;
 mod status;
 mod style;
-mod textfile;
 mod times;
 mod values;
 mod waiting;

@@ -24,7 +24,7 @@ use crate::{
 /// The masters and their settings.
 #[derive(Clone)]
 pub(crate) struct Masters {
-    settings: SharedSettings,
+    pub(crate) settings: SharedSettings,
     /// Where the masters come from, for people.
     pub(crate) source: String,
     /// The profile of the configuration file that has them.
@@ -85,11 +85,6 @@ impl Masters {
         }
         note_places(&found.settings);
         Ok(found)
-    }
-
-    /// Returns whether masters that no program has used before have no vote.
-    pub(crate) fn is_strict(&self) -> bool {
-        self.settings.quarantine == Some(Quarantine::Strict)
     }
 
     /// Returns the password file, if all users can read it.
@@ -160,9 +155,13 @@ impl Masters {
             builder = builder.client_name(name);
         }
         builder.build().map_err(|error| {
-            let failure = not_built(error, count);
-            let profile = self.profile.iter();
-            profile.fold(failure, |failure, profile| failure.in_profile(profile))
+            let mut failure = not_built(error, count);
+            if let Some(profile) = &self.profile {
+                failure
+                    .sentence
+                    .insert_str(0, &format!("the profile {profile:?}: "));
+            }
+            failure
         })
     }
 }
