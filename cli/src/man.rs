@@ -13,7 +13,10 @@ pub(crate) fn man() -> Result<Exit, Failure> {
     let mut out = Vec::new();
     let written = page.render(&mut out);
     written.map_err(|error| Failure::new(Exit::Output, error.to_string()))?;
-    say(String::from_utf8_lossy(&out) + &*SECTIONS.replace(KEYS, &keys()))?;
+    // clap_mangen names a page of each command, and there is none.
+    let page = String::from_utf8_lossy(&out).replace("quorlock\\-", "quorlock ");
+    let page = page.replace("(1)\n", "\n");
+    say(page + &SECTIONS.replace(KEYS, &keys()))?;
     Ok(Exit::Success)
 }
 

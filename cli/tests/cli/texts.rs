@@ -117,7 +117,7 @@ fn the_manual_page_has_what_the_help_has_not() {
         .is(0)
         .shows("EXIT STATUS\n")
         .shows("QUORLOCK_SLOT")
-        .shows("SUBCOMMAND");
+        .shows("SUBCOMMANDS\n.TP\nquorlock run\n");
 }
 
 #[test]
