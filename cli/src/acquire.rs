@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Coordinator, ExtendError, Guard};
+use quorlock::{Coordinator, DetachError, ExtendError, Guard};
 
 use crate::{
     args::{Acquire, Asking, Common},
@@ -52,14 +52,7 @@ async fn hand_over(
 ) -> Result<(), Failure> {
     // Nobody brings the lock later to a master that was late.
     let _ = guard.all_votes().await;
-    // If it fails, the guard is dropped, which releases the lock.
-    let detached = guard.detach(args.ttl).await.map_err(|failed| {
-        let exit = match failed.error {
-            ExtendError::Lost(_) => Exit::Lost,
-            _ => Exit::Unavailable,
-        };
-        Failure::new(exit, in_words_of_the_file(&failed.to_string()))
-    })?;
+    let detached = guard.detach(args.ttl).await.map_err(not_detached)?;
     let written = handle::write(&args.handle_file, &detached);
     if written.is_err()
         && let Err(left) = give_back(locks, &detached).await
@@ -67,4 +60,13 @@ async fn hand_over(
         left.report(common.is_verbose());
     }
     written
+}
+
+/// Drops the guard, which releases the lock.
+fn not_detached(failed: DetachError) -> Failure {
+    let exit = match failed.error {
+        ExtendError::Lost(_) => Exit::Lost,
+        _ => Exit::Unavailable,
+    };
+    Failure::new(exit, in_words_of_the_file(&failed.to_string()))
 }

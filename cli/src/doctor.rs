@@ -104,25 +104,23 @@ impl FindingReport {
     /// Returns the findings that no master shows: a password file that all users can read, and a
     /// quarantine that is not strict.
     fn of_settings(masters: &Masters) -> Vec<Self> {
-        let own = |severity, setting, value, why: &str, fix| Self {
+        let own = |severity, setting, value: &str, why: &str, fix: &str| Self {
             severity,
             masters: Vec::new(),
             setting,
-            value,
+            value: value.to_owned(),
             why: why.to_owned(),
-            fix,
+            fix: fix.to_owned(),
             commands: Vec::new(),
         };
         let file = masters.exposed().map(|file| {
             let value = format!("{}, which all users can read", file.display());
             let fix = format!("chmod 600 {}", file.display());
-            own(Severity::Warn, "password_file", value, EXPOSED, fix)
+            own(Severity::Warn, "password_file", &value, EXPOSED, &fix)
         });
-        let lenient = (masters.settings.quarantine != Some(Quarantine::Strict)).then(|| {
-            let (value, fix) = ("not strict".to_owned(), STRICT.to_owned());
-            own(Severity::Info, "quarantine", value, LENIENT, fix)
-        });
-        file.into_iter().chain(lenient).collect()
+        let is_lenient = masters.settings.quarantine != Some(Quarantine::Strict);
+        let lenient = || own(Severity::Info, "quarantine", "not strict", LENIENT, STRICT);
+        file.into_iter().chain(is_lenient.then(lenient)).collect()
     }
 
     fn paragraph(&self, style: Style) -> String {

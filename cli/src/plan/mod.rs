@@ -82,7 +82,7 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
             change.text(style),
             seen.text(style),
             steps::text(&steps, step, style),
-            notes(&seen, locks, step, &findings, style),
+            notes(&seen, locks, step, &findings),
             style.indented(&summary, 0),
         ];
         let shown: Vec<_> = shown.into_iter().filter(|part| !part.is_empty()).collect();
@@ -122,13 +122,8 @@ With quarantine off, the new one votes at once, so two programs may get one lock
 in all programs first.";
 
 /// Returns what to know about what was seen.
-fn notes(
-    seen: &Seen,
-    locks: &Coordinator,
-    step: Step,
-    findings: &[&Finding],
-    style: Style,
-) -> String {
+fn notes(seen: &Seen, locks: &Coordinator, step: Step, findings: &[&Finding]) -> String {
+    let style = Style::of_stdout();
     let wait = rounded(locks.quarantine_length());
     let nobody = format!(
         "No program is connected. If none runs anywhere and {wait} have passed since the last one \

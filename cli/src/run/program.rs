@@ -24,18 +24,21 @@ pub(crate) fn check(program: &OsStr) -> Result<(), Failure> {
     }
     let shown = program.display();
     if found.is_empty() && !Path::new(program).is_dir() {
-        // It is perhaps a line for a shell.
-        let mut bytes = program.as_encoded_bytes().iter();
-        let advice = match bytes.any(|byte| b" ;&|<>$".contains(byte)) {
-            true => "there is no shell in between, so give a line for a shell as sh -c '..'",
-            false => "check its name and the PATH",
-        };
-        let sentence = format!("{shown}: command not found; {advice}");
+        let sentence = format!("{shown}: command not found; {}", advice(program));
         return Err(Failure::new(Exit::NotFound, sentence));
     }
     let sentence =
         format!("{shown}: cannot be executed; it is a directory, or its permissions forbid it");
     Err(Failure::new(Exit::NotExecutable, sentence))
+}
+
+/// Says what to do about a program that was not found, and is perhaps a line for a shell.
+fn advice(program: &OsStr) -> &'static str {
+    let mut bytes = program.as_encoded_bytes().iter();
+    match bytes.any(|byte| b" ;&|<>$".contains(byte)) {
+        true => "there is no shell in between, so give a line for a shell as sh -c '..'",
+        false => "check its name and the PATH",
+    }
 }
 
 fn candidates(program: &OsStr) -> Vec<PathBuf> {
