@@ -13,8 +13,8 @@ use crate::{
     facts::{Facts, Master},
     report::Finding,
     table::{
-        APART, EARLIER_APART, EARLIER_LISTS, OTHER_CHANGE, OTHER_DATABASE, OTHER_LISTS,
-        OTHER_MAX_TTL, OTHER_TEMPLATE, Row,
+        APART, EARLIER_APART, EARLIER_LISTS, EARLIER_OLD, OTHER_CHANGE, OTHER_DATABASE,
+        OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row,
     },
 };
 
@@ -35,7 +35,7 @@ pub(crate) struct EarlierProgram {
     name: ConnectionName,
     /// The time since the first dial.
     first_dial: Duration,
-    /// The time since the last dial. There may have been more dials in the hour after it.
+    /// The time since the last dial. There may have been more dials in the minute after it.
     last_dial: Duration,
 }
 
@@ -53,11 +53,12 @@ impl EarlierProgram {
 
     /// Returns the name of the last program, and when it dialled.
     fn shown(&self) -> String {
-        let minutes = (self.last_dial.as_secs() / 60).max(1);
-        let ago = match minutes {
-            0..120 => format!("{minutes} min"),
-            120..2_880 => format!("{} h", minutes / 60),
-            _ => format!("{} days", minutes / 1_440),
+        let seconds = self.last_dial.as_secs();
+        let ago = match seconds / 60 {
+            0 => format!("{seconds} s"),
+            minutes @ 1..120 => format!("{minutes} min"),
+            minutes @ 120..2_880 => format!("{} h", minutes / 60),
+            minutes => format!("{} days", minutes / 1_440),
         };
         format!("{} {ago} ago", self.name.who())
     }
@@ -239,35 +240,43 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let connected: Vec<_> = connected.filter_map(|one| one.name.as_ref()).collect();
     let earlier = facts.flat_map(Facts::earlier);
     let earlier = earlier.filter(|one| one.name.keys == expected.ours.keys);
-    let (ours, others): (Vec<_>, Vec<_>) = earlier.partition(|one| {
-        let is_old = expected.apart.is_some_and(|[old, _]| old == one.name.lists);
-        expected.lists.contains(&one.name.lists) && !is_old
-    });
-    // Programs that came before the first of ours are no danger: that was a change.
-    let is_recent = |one: &EarlierProgram| {
-        let mut later = ours
+    let is_old = |name: &ConnectionName| expected.apart.is_some_and(|[old, _]| old == name.lists);
+    let (ours, others): (Vec<_>, Vec<_>) =
+        earlier.partition(|one| expected.lists.contains(&one.name.lists) && !is_old(&one.name));
+    let is_connected = |lists: ListsId| connected.iter().any(|name| name.lists == lists);
+    // Programs that came before the first of ours, or after the last, are no danger: that was a change.
+    let is_beside = |one: &EarlierProgram, other: &EarlierProgram| {
+        let is_there = is_connected(other.name.lists) || other.last_dial <= one.first_dial;
+        one.last_dial <= other.first_dial && is_there
+    };
+    let rank = |one: &EarlierProgram| {
+        let longest = expected.ours.max_ttl.max(one.name.max_ttl);
+        let is_recent = one.last_dial <= longest.saturating_add(HOUR);
+        let mut beside = ours
             .iter()
-            .filter(|other| other.first_dial >= one.last_dial);
-        one.last_dial <= expected.ours.max_ttl + HOUR
-            && later.any(|other| other.name.is_apart_from(&one.name))
+            .filter(|other| is_recent && is_beside(one, other));
+        let is_any = beside.clone().next().is_some();
+        match beside.any(|other| other.name.is_apart_from(&one.name)) {
+            true => 2,
+            false => usize::from(is_any && is_old(&one.name)),
+        }
     };
     // Each master has its own entry.
-    let mut found = BTreeMap::<_, (bool, &EarlierProgram)>::new();
-    for one in &others {
-        let lists = one.name.lists;
-        if connected.iter().all(|name| name.lists != lists) {
-            let (recent, newest) = found.entry(lists.to_string()).or_insert((false, one));
-            *recent |= is_recent(one);
-            *newest = if one.last_dial < newest.last_dial {
-                one
-            } else {
-                newest
-            };
-        }
+    let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
+    for one in others.iter().filter(|one| !is_connected(one.name.lists)) {
+        let (worst, newest) = found.entry(one.name.lists.to_string()).or_insert((0, one));
+        *worst = rank(one).max(*worst);
+        *newest = if one.last_dial < newest.last_dial {
+            one
+        } else {
+            newest
+        };
     }
-    let rows = [(EARLIER_APART, true), (EARLIER_LISTS, false)].into_iter();
-    let findings = rows.filter_map(|(row, wanted)| {
-        let of_row = found.values().filter(|(recent, _)| *recent == wanted);
+    let rows = [EARLIER_LISTS, EARLIER_OLD, EARLIER_APART]
+        .into_iter()
+        .enumerate();
+    let findings = rows.filter_map(|(rank, row)| {
+        let of_row = found.values().filter(|(worst, _)| *worst == rank);
         let who: BTreeSet<_> = of_row.map(|(_, one)| one.shown()).collect();
         (!who.is_empty()).then(|| row.with(in_short(&who)))
     });

@@ -186,8 +186,11 @@ table! {
         "counters of fencing tokens that are ahead of time would stop a change of the masters";
         "ACL SETUSER <user> +scan +time";
     EARLIER_APART = Critical "lists";
-        "such programs used other lists of masters lately, and may do so again: they and you may hold \
-         one lock at once"; SAME_LISTS;
+        "such programs, of which this was the last, used other lists of masters in the last hour and longest \
+         TTL: they and you may hold one lock at once"; SAME_LISTS;
+    EARLIER_OLD = Warn "lists";
+        "such programs, of which this was the last, came with other lists after programs with yours: step 2 of \
+         the change of the masters is not done"; "find what starts them, and give it both lists";
     EARLIER_LISTS = Info "lists";
         "such programs used other lists of masters: if they come again, they and you may hold one lock at once";
         SAME_LISTS;

@@ -618,7 +618,9 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
     let entry =
         |at, first: u64, last: u64, name: &str| format!("earlier.{at}:{first} {last} {name}\n");
     let cron = name(["o:1", ""], "k", "cron");
-    let ours = entry(0, 5 * HOUR, 9 * MINUTE, &name(["n:1", ""], "k", "us"));
+    let us = name(["n:1", ""], "k", "us");
+    let ours = entry(0, 5 * HOUR, 9 * MINUTE, &us);
+    let both = entry(0, 2 * HOUR, 9 * MINUTE, &name(["n:1", "o:1"], "k", "us"));
     let after = expected("k", vec!["n:1"], vec![], &shared);
     let during = expected("k", vec!["n:1"], vec!["o:1"], &shared);
     let nobody = "";
@@ -684,6 +686,32 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             Some(earlier),
         ),
         (&after, ours.clone(), nobody, None),
+        // Programs with our lists ended before those came.
+        (
+            &after,
+            entry(0, 99 * HOUR, 9 * HOUR, &us) + &entry(1, 5 * HOUR, MINUTE, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        (
+            &after,
+            entry(0, 99 * HOUR, 9 * HOUR, &us) + &entry(1, 5 * HOUR, MINUTE, &cron),
+            &*connected(&us),
+            Some("critical: lists: cron 1 min ago"),
+        ),
+        // In a change, programs with the old list must not come after those with both.
+        (
+            &during,
+            both.clone() + &entry(1, 99 * HOUR, MINUTE, &cron),
+            nobody,
+            Some("warn: lists: cron 1 min ago"),
+        ),
+        (
+            &during,
+            both + &entry(1, 99 * HOUR, 3 * HOUR, &cron),
+            nobody,
+            Some(earlier),
+        ),
         // A change under way expects programs with the old list as long as they are connected.
         (
             &during,

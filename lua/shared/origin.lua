@@ -11,7 +11,7 @@
 --          'lists.0' to 'lists.31'  the programs of the last 7 days, one field for all programs with
 --                    the same lists, keys and longest TTL: 'FIRST LAST NAME', their first and last
 --                    dial in ms of this master's clock, and the name of the last one. LAST may be
---                    an hour old, unless others began after it.
+--                    a minute old, unless others began after it.
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
 --          'observed': a master without a record counts as new, unless the caller knew it.
@@ -23,7 +23,8 @@
 --          SIGN: how this run found that this master forgot its locks: 'missing', 'restarted',
 --          'promoted' or 'replaced'; 'earlier' if another run found it
 --          NAME: the names of programs with other settings that dialled in the last hour and longest
---          TTL, but not before the first program with the settings of the caller
+--          TTL, not before the first program with the settings of the caller. '?' is before a NAME
+--          if no other program with the settings of the caller came since the first with NAME.
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. The run id tells
 -- whether the master has restarted. The uptime cannot tell it, because a server computes the uptime
@@ -107,7 +108,7 @@ if since == 0 and ARGV[1] == 'strict' then
 end
 
 local reply = { since_text, string.format('%.0f', now), run_id, sign }
-local HOUR, WEEK = 3600000, 604800000
+local MINUTE, HOUR, WEEK, MOST = 60000, 3600000, 604800000, 200
 local function note_program()
   local name = ARGV[2]
   local settings, max_ttl = string.match(name, '^(quorlock:%x+:%x+:(%d+):)')
@@ -118,6 +119,9 @@ local function note_program()
   local own, oldest, words, newest = nil, { last = now }, {}, 0
   for at, text in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
     local first, last, other = string.match(text or '', '^(%d+) (%d+) (%S+)$')
+    if #(other or '') > MOST or tonumber(first or 0) > tonumber(last or 0) then
+      first, last = nil, nil
+    end
     local entry = { field = fields[at], first = tonumber(first or now), last = tonumber(last or 0) }
     -- The clock may have been set back.
     if entry.last > now or now - entry.last > WEEK then
@@ -135,12 +139,13 @@ local function note_program()
     oldest = entry.last < oldest.last and entry or oldest
   end
   for _, entry in ipairs(fields) do
-    if entry.name and own and entry.last >= own.first then
-      reply[#reply + 1] = entry.name
+    if entry.name and (not own or entry.last >= own.first) then
+      local is_after = own and own.last >= entry.first
+      reply[#reply + 1] = (is_after and '' or '?') .. entry.name
     end
   end
   -- After a program with other settings has begun, it counts that this one still comes.
-  if not own or now - own.last > HOUR or own.last < newest then
+  if not own or now - own.last > MINUTE or own.last < newest then
     local entry = own or oldest
     words[#words + 1] = entry.field
     words[#words + 1] = string.format('%.0f %.0f %s', own and own.first or now, now, name)

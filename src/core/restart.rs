@@ -99,8 +99,9 @@ pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     /// `None` if nothing shows that the master may have lost locks.
     pub(crate) loss: Option<DataLoss>,
-    /// Other programs that dialled the master lately.
-    pub(crate) others: Vec<ConnectionName>,
+    /// Other programs that dialled the master lately, and whether another program with our lists did
+    /// so after them.
+    pub(crate) others: Vec<(ConnectionName, bool)>,
 }
 
 impl Incarnation {
@@ -128,7 +129,10 @@ impl Incarnation {
             loss: (since > 0).then_some(DataLoss { age, sign }),
             others: others
                 .iter()
-                .filter_map(|name| ConnectionName::parse(name))
+                .filter_map(|word| {
+                    let name = word.trim_start_matches('?');
+                    Some((ConnectionName::parse(name)?, name == *word))
+                })
                 .collect(),
         })
     }
@@ -155,10 +159,15 @@ mod tests {
             assert_eq!(found.others, [], "{text}");
         }
         let others = "quorlock:e257988200000000:26610b92:60000:";
-        let text = format!("0 5 abc earlier {others}- another-library {others}web/8");
+        let text = format!("0 5 abc earlier {others}- another-library ?{others}web/8");
         let others = Incarnation::parse(&text).unwrap().others;
-        let clients = others.iter().map(|name| name.client.as_deref());
-        assert_eq!(clients.collect::<Vec<_>>(), [None, Some("web/8")]);
+        let clients = others
+            .iter()
+            .map(|(name, is_after)| (name.client.as_deref(), *is_after));
+        assert_eq!(
+            clients.collect::<Vec<_>>(),
+            [(None, true), (Some("web/8"), false)]
+        );
         for text in [
             "",
             "0 5",

@@ -39,8 +39,8 @@ pub(crate) struct Shared {
     /// no code of the program.
     pub(crate) renewer: Notify,
     pub(crate) home: HomeProcess,
-    /// The time of the last warning about programs with other lists.
-    told_of_lists: Mutex<Option<Tick>>,
+    /// The time of the last warning about programs with other lists, and these programs.
+    apart: Mutex<Option<(Tick, String)>>,
 }
 
 /// The machine while it is locked. Dropping this value [settles](Self::settle) the machine.
@@ -70,7 +70,7 @@ impl Shared {
             roster,
             renewer: Notify::new(),
             home: HomeProcess::this(),
-            told_of_lists: Mutex::default(),
+            apart: Mutex::default(),
         }
     }
 
@@ -106,15 +106,20 @@ impl Shared {
         })
     }
 
-    /// Returns whether a warning about programs with other lists is due. That is so once an hour.
-    pub(crate) fn may_tell_of_lists(&self) -> bool {
+    /// Notes programs with other lists. Returns whether a warning is due, as it is once an hour.
+    pub(crate) fn note_apart(&self, clients: &str) -> bool {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let (now, mut told) = (clock::monotonic(), self.told_of_lists.lock());
-        let is_due = told.is_none_or(|told| now.since(told) >= HOUR);
+        let (now, mut told) = (clock::monotonic(), self.apart.lock());
+        let is_due = told.as_ref().is_none_or(|(at, _)| now.since(*at) >= HOUR);
         if is_due {
-            *told = Some(now);
+            *told = Some((now, clients.to_owned()));
         }
         is_due
+    }
+
+    /// Returns the programs of the last warning.
+    pub(crate) fn apart(&self) -> Option<String> {
+        Some(self.apart.lock().as_ref()?.1.clone())
     }
 
     /// Looks at the machine, unless it is locked now.

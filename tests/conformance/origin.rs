@@ -336,7 +336,10 @@ fn entry(now: u64, first: u64, last: u64, name: &str) -> String {
 
 impl Asked {
     /// Writes these entries, and returns the others that the caller is told of, and all entries.
-    fn note(&self, entries: &[(usize, String)]) -> (Vec<ConnectionName>, Vec<(usize, String)>) {
+    fn note(
+        &self,
+        entries: &[(usize, String)],
+    ) -> (Vec<(ConnectionName, bool)>, Vec<(usize, String)>) {
         self.write(None);
         for (at, text) in entries {
             let field = format!("lists.{at}");
@@ -359,7 +362,7 @@ const DAY: u64 = 24 * HOUR;
 
 /// Each dial leaves an entry, which tells of the program when it is gone.
 #[test]
-fn a_dial_leaves_its_lists_once_an_hour() {
+fn a_dial_leaves_its_lists_once_a_minute() {
     let [own, other] =
         ["a/1", "b/2"].map(|client| format!("{}{client}", NAME.trim_end_matches('-')));
     let old_lists = NAME.replace("e2579882", "00000001");
@@ -374,9 +377,9 @@ fn a_dial_leaves_its_lists_once_an_hour() {
         assert!(is_now(&kept[0].1), "{kept:?}");
 
         // The entry of another program with the same settings is young enough, or not.
-        let young = [(7, entry(now, DAY, HOUR - MINUTE, &own))];
+        let young = [(7, entry(now, DAY, MINUTE / 2, &own))];
         assert_eq!(asked.note(&young).1, young);
-        let (_, kept) = asked.note(&[(7, entry(now, DAY, HOUR + 1, &other))]);
+        let (_, kept) = asked.note(&[(7, entry(now, DAY, MINUTE + 1, &other))]);
         assert!(
             kept.len() == 1 && kept[0].0 == 7 && is_now(&kept[0].1),
             "{kept:?}"
@@ -384,8 +387,8 @@ fn a_dial_leaves_its_lists_once_an_hour() {
         let first = kept[0].1.split(' ').next().unwrap();
         assert_eq!(first, (now - DAY).to_string(), "the first dial stays known");
 
-        // Programs with other settings are told if they dialled lately, and not before ours began.
-        let ours = (3, entry(now, DAY, MINUTE, &own));
+        // Programs with other settings are told if they dialled lately, and between ours.
+        let ours = (3, entry(now, DAY, MINUTE / 2, &own));
         for (first, last, name, is_told) in [
             (2 * DAY, MINUTE, &old_lists, true),
             (2 * DAY, HOUR, &old_lists, true),
@@ -395,23 +398,47 @@ fn a_dial_leaves_its_lists_once_an_hour() {
         ] {
             let theirs = (4, entry(now, first, last, name));
             let (others, kept) = asked.note(&[ours.clone(), theirs.clone()]);
-            let told = others.iter().map(ToString::to_string).collect::<Vec<_>>();
-            assert_eq!(told.contains(name), is_told, "{theirs:?} {told:?}");
-            assert_eq!(kept, [ours.clone(), theirs]);
+            let told = others
+                .iter()
+                .map(|(name, is_after)| (name.to_string(), *is_after));
+            let told: Vec<_> = told.collect();
+            assert_eq!(
+                told.contains(&(name.clone(), true)),
+                is_told,
+                "{theirs:?} {told:?}"
+            );
+            assert_eq!(kept[0], ours);
+            // The first program with its settings is told, too, and has to look closer.
+            let (others, _) = asked.note(&[theirs]);
+            let is_lately = last <= HOUR + MINUTE && !name.starts_with(&own[..40]);
+            assert_eq!(others.len(), usize::from(is_lately), "{others:?}");
+            assert!(others.iter().all(|(_, is_after)| !is_after), "{others:?}");
         }
         // After others began, the next dial counts.
-        let begun = (4, entry(now, MINUTE, MINUTE, &old_lists));
-        let (_, kept) = asked.note(&[(3, entry(now, DAY, 2 * MINUTE, &own)), begun]);
+        let begun = (4, entry(now, MINUTE / 4, MINUTE / 4, &old_lists));
+        let (_, kept) = asked.note(&[(3, entry(now, DAY, MINUTE / 2, &own)), begun]);
         assert!(is_now(&kept[0].1), "{kept:?}");
-        let late = (3, entry(now, MINUTE, MINUTE, &own));
+        let late = (3, entry(now, MINUTE / 2, MINUTE / 2, &own));
         let (others, _) = asked.note(&[late, (4, entry(now, DAY, 2 * MINUTE, &old_lists))]);
         assert_eq!(others, [], "it dialled before ours began");
+        let gone = (3, entry(now, 2 * DAY, DAY, &own));
+        let (others, _) = asked.note(&[gone, (4, entry(now, HOUR, MINUTE, &old_lists))]);
+        assert_eq!(others.len(), 1);
+        assert!(
+            !others[0].1,
+            "ours had ended, as in a change of the masters"
+        );
 
         // What is a week old, in the future or no entry goes. The oldest entry gives way.
         let gone = [
             (1, entry(now, 9 * DAY, 7 * DAY + MINUTE, &old_lists)),
             (2, format!("{now} {} {longer}", now + HOUR)),
             (5, "x".to_owned()),
+            (
+                6,
+                entry(now, 1, 1, &format!("{old_lists}{}", "x".repeat(1_000))),
+            ),
+            (7, entry(now, 1, 2, &longer)),
         ];
         let (others, kept) = asked.note(&gone);
         assert_eq!((others.len(), kept.len()), (0, 1), "{kept:?}");

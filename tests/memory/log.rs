@@ -319,3 +319,18 @@ async fn a_program_with_other_lists_is_logged_once_an_hour() {
     sleep(seconds(3_600)).await;
     assert_eq!(redial_all().await, None, "it came and went");
 }
+
+/// It may be the one that is wrong.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_starts_with_other_lists_says_so_itself() {
+    let (said, _listening) = CapturedLog::listen();
+    let world = World::with(3, |builder| builder.quarantine(Quarantine::Observed)).await;
+    said.take();
+    let wrong = Coordinator::builder()
+        .masters(&world.masters[..2])
+        .master(MemoryMaster::new());
+    let wrong = wrong.build().unwrap();
+    wrong.all_ready_within(seconds(1)).await.unwrap();
+    let warned = said.count(Level::WARN, "used other lists of masters");
+    assert_eq!(warned, 1, "{said:?}");
+}

@@ -79,6 +79,8 @@ impl Seen {
         let has = |severity| findings.iter().any(|one| one.severity == severity);
         let is_no_majority = |one: &&Finding| one.setting == "votes" && one.masters.is_empty();
         let has_no_majority = findings.iter().any(is_no_majority);
+        let came = |one: &&Finding| (one.setting, one.severity) == ("lists", Severity::Warn);
+        let has_come = findings.iter().any(came);
         let cannot_see = !self.is_enough
             || self.has(Part::Other)
             || self.has(Part::Unknown)
@@ -99,6 +101,10 @@ impl Seen {
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority => (text(NO_VOTES), 1),
             Step::EndOld => (format!("Not yet: programs with {old} must end."), 1),
             Step::EndBoth => (text("Not yet: programs with both lists must end."), 1),
+            _ if has_come => (
+                format!("Not yet: step 2 is not done, because programs with {old} still come."),
+                1,
+            ),
             _ if cannot_see => (
                 text("Not all can be seen. Make sure yourself before the next step."),
                 1,

@@ -28,7 +28,7 @@ impl Step {
     pub(super) fn findings(self, checked: &Report) -> Vec<&Finding> {
         let is_change = |finding: &&Finding| {
             let is_setting = matches!(finding.setting, "quorlock:fence:*" | "votes");
-            let is_earlier = (finding.setting, finding.severity) == ("lists", Severity::Info);
+            let is_earlier = finding.setting == "lists" && finding.severity != Severity::Unknown;
             finding.severity == Severity::Critical || is_setting || is_earlier
         };
         // Later, nothing needs the old masters.
@@ -70,8 +70,8 @@ pub(super) fn steps(change: &Change, subject: &ToCheck) -> [(Step, String); 5] {
         (
             Step::LeaveOld,
             format!(
-                "Note the time, and wait for {wait} after that, until detached locks have ended (longer \
-                 if a program has a longer max_ttl than these settings), and until the minimum holds (--min-hold) are over. Then set \
+                "After step 2, wait for {wait} (the longest max_ttl of all programs, and 1 %), which ends \
+                 detached locks, too. If a minimum hold (--min-hold) lasts longer, wait for it. Then set \
                  masters to the new list in all programs, without old_masters."
             ),
         ),

@@ -203,6 +203,12 @@ impl Coordinator {
         self.lists_id
     }
 
+    /// Returns the programs of the last warning about other lists of masters.
+    #[doc(hidden)]
+    pub fn programs_apart(&self) -> Option<String> {
+        self.context.machine.apart()
+    }
+
     #[cfg(test)]
     pub(crate) fn context(&self) -> &Context {
         &self.context

@@ -96,32 +96,39 @@ impl Dialer {
         // This check comes first, so a dial that met the server of another master does not change
         // the known run ids. They show a restart once the right server is met again.
         let met = machine.lock(|machine| machine.meet(master, &found.run_id));
-        if let Err(other) = met {
+        let is_first = met.map_err(|other| {
             let other = &machine.roster.masters[other];
             let why = format!(
                 "it is the same server as {other}: every master must be a server of its own"
             );
-            return Err(ConnectError::Origin(why, None));
-        }
+            ConnectError::Origin(why, None)
+        })?;
         let last_heard = self
             .run_ids
             .meet(&found.run_id, asked, clock::monotonic())?;
         connection.last_heard = Some(last_heard);
-        let clients = self.apart(&found);
-        if !clients.is_empty() && machine.may_tell_of_lists() {
+        let clients = self.apart(&found, is_first);
+        if !clients.is_empty() && machine.note_apart(&clients) {
             observer.on(&MasterEvent::OtherLists { clients });
         }
         Ok(found.loss)
     }
 
     /// Returns the programs that dialled the server lately, and may hold a lock of this program at
-    /// the same time.
-    fn apart(&self, found: &Incarnation) -> String {
-        let others = found.others.iter().filter(|other| {
-            let ours = ConnectionName::parse(&self.name);
-            ours.is_some_and(|ours| ours.is_apart_from(other))
+    /// the same time. `is_first` says whether this is the first dial.
+    fn apart(&self, found: &Incarnation, is_first: bool) -> String {
+        let Some(ours) = ConnectionName::parse(&self.name) else {
+            return String::new();
+        };
+        // In a change of the masters, programs with both lists come before those with the new one.
+        let is_change = |other: &ConnectionName| {
+            let mut names = found.others.iter().map(|(name, _)| name);
+            names.any(|both| !both.is_apart_from(&ours) && !both.is_apart_from(other))
+        };
+        let others = found.others.iter().filter(|(other, is_after)| {
+            ours.is_apart_from(other) && (*is_after || !is_first || !is_change(other))
         });
-        let clients: BTreeSet<_> = others.map(ConnectionName::who).collect();
+        let clients: BTreeSet<_> = others.map(|(other, _)| other.who()).collect();
         clients.into_iter().collect::<Vec<_>>().join(", ")
     }
 
