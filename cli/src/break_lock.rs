@@ -229,7 +229,7 @@ fn report(
             name: &seen.name,
             is_broken: is_broken && !rows.is_empty(),
             holders: &seen.holders,
-            waiters: &seen.waiters,
+            waiters: seen.waiters.as_deref().unwrap_or_default(),
             masters: rows,
         });
     }

@@ -188,6 +188,10 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
     let lacks_locks = findings
         .iter()
         .any(|one| one.setting == "rights for other locks");
+    let mut critical = findings
+        .iter()
+        .filter(|one| one.severity == Severity::Critical);
+    let is_only_lists = critical.all(|one| one.setting == "lists");
     match worst {
         None => "no findings, all is well".to_owned(),
         Some(Severity::Info) if lacks_locks => {
@@ -195,6 +199,9 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
         }
         Some(Severity::Info) => format!("{counts}, all is well"),
         Some(_) if is_outage => format!("{counts}; no lock can be acquired now"),
+        Some(Severity::Critical) if is_only_lists => {
+            format!("{counts}; two programs may hold one lock at once")
+        }
         Some(Severity::Critical) => format!("{counts}; do not use these masters yet"),
         Some(_) => counts,
     }

@@ -28,7 +28,8 @@ pub(crate) struct Look {
     pub(crate) verdict: Verdict,
     #[serde(flatten)]
     pub(crate) holders: HoldersLook,
-    pub(crate) waiters: Vec<String>,
+    /// `None` if the user may not see them.
+    pub(crate) waiters: Option<Vec<String>>,
     /// The number of masters that make a majority.
     quorum: usize,
     pub(crate) masters: Vec<MasterLook>,
@@ -119,6 +120,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     {
         inspected = lock.inspect().await;
     }
+    let mut sees_waiters = true;
     if let Err(AskError::NoQuorum(error)) = &inspected
         && error
             .votes
@@ -127,6 +129,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
     {
         // The user may only use mutexes, and not see a queue.
         inspected = locks.mutex(name).inspect().await;
+        sees_waiters = false;
     }
     let parts = Part::of_masters(locks);
     let mut look = match inspected {
@@ -139,6 +142,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
         Err(error) => return Err(error.into()),
     };
+    look.waiters = look.waiters.filter(|_| sees_waiters);
     for (master, (health, part)) in look.masters.iter_mut().zip(parts) {
         master.part = part;
         master.round_trip = health.round_trip;
@@ -186,7 +190,7 @@ impl Look {
             name: inspection.name.to_string(),
             verdict,
             holders: HoldersLook::of(&inspection.holders),
-            waiters: inspection.waiters.clone(),
+            waiters: Some(inspection.waiters.clone()),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
             counted: free,
@@ -200,7 +204,7 @@ impl Look {
             name: name.to_owned(),
             verdict: Verdict::NoQuorum,
             holders: HoldersLook::of(&[]),
-            waiters: Vec::new(),
+            waiters: None,
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),

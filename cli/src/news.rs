@@ -21,6 +21,7 @@ use crate::{
     output::complain,
     times::rounded,
     wanted::name_of,
+    words::{ADVICE, in_words_of_the_file},
 };
 
 /// First says on stderr which masters can never vote. Then says that masters are down and that the
@@ -57,13 +58,21 @@ pub(crate) async fn tell(held: &Held) -> Infallible {
     }
 }
 
-/// Says which masters can never vote as they are listed. Returns the troubles that were told.
+/// Says which masters can never vote as they are listed, and which programs list others. Returns the
+/// troubles that were told.
 async fn tell_misfits(held: &Held) -> BTreeMap<Arc<str>, Trouble> {
     let start = Instant::now();
     let is_dialled = |health: &MasterHealth| health.state != MasterState::Connecting;
     // The votes of the others may have come first.
     while !held.locks.health().iter().all(is_dialled) && start.elapsed() < DIAL_LIMIT {
         sleep(LOOK_AT_DIALS_EVERY).await;
+    }
+    if let Some(clients) = held.locks.programs_apart() {
+        let clients = in_words_of_the_file(&clients);
+        complain(format_args!(
+            "{clients} used other lists of masters lately: such programs and this one may hold one \
+             lock at once; {ADVICE}"
+        ));
     }
     let health = held.locks.health().into_iter();
     let misfits = health.filter_map(|health| {

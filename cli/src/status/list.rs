@@ -156,7 +156,7 @@ fn row(look: &Look) -> Vec<Cell> {
     let kind = first.kind.map_or("", LockKind::as_str);
     let waiters = match first.kind {
         Some(LockKind::Mutex | LockKind::Reentrant) => "unknown".to_owned(),
-        _ => look.waiters.len().to_string(),
+        _ => (look.waiters.as_ref()).map_or("unknown".to_owned(), |all| all.len().to_string()),
     };
     let (_, left) = look.holders.columns().unwrap_or_default();
     let named = first.client.as_ref().and_then(|_| clients(holders));

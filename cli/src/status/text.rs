@@ -36,19 +36,23 @@ fn headline(look: &Look, style: Style) -> String {
 /// Returns the waiters of a lock with a queue, if there are any. No master knows those of other
 /// locks.
 fn queue(look: &Look, style: Style) -> String {
-    if look.waiters.is_empty() {
-        let mut kinds = look.holders.iter().filter_map(|holder| holder.kind);
-        let kind = kinds.find(|kind| matches!(kind, LockKind::Mutex | LockKind::Reentrant));
-        return kind.map_or_else(String::new, |kind| {
-            let unknown = format!("  WAITING: unknown, no master knows who waits for a {kind}");
-            style.paint(Colour::Dim, &unknown) + "\n"
-        });
-    }
+    let unknown =
+        |why: String| style.paint(Colour::Dim, &format!("  WAITING: unknown, {why}")) + "\n";
+    let kind = look.holders.iter().find_map(|holder| holder.kind);
+    let waiters = match (&look.waiters, kind) {
+        (_, Some(kind @ (LockKind::Mutex | LockKind::Reentrant))) => {
+            return unknown(format!("no master knows who waits for a {kind}"));
+        }
+        (None, Some(_)) => return unknown("the user may not read its queue".to_owned()),
+        (None, None) => return String::new(),
+        (Some(waiters), _) if waiters.is_empty() => return String::new(),
+        (Some(waiters), _) => waiters,
+    };
     let places = (1..).map(|place: usize| place.to_string());
-    let rows = places.zip(look.waiters.iter().map(|owner| waiter(owner)));
+    let rows = places.zip(waiters.iter().map(|owner| waiter(owner)));
     let rows = rows.map(|(place, who)| [place, who].map(Cell::plain).into());
     let rows: Vec<_> = rows.collect();
-    let count = format!("  WAITING: {}", look.waiters.len());
+    let count = format!("  WAITING: {}", waiters.len());
     let count = style.paint(Colour::Dim, &count);
     format!("{count}\n{}", style.table(&rows))
 }

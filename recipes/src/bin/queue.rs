@@ -34,16 +34,24 @@ async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     let guard = match locks.attach(&detached).await {
         Ok(guard) => guard,
         Err(error) if *error.reason() == Reason::Gone => {
-            println!("the job waited for too long, or is done already");
+            println!(
+                "the lock has ended: see in your data whether the job is done, or enqueue it again"
+            );
             return Ok(());
         }
         Err(error) => return Err(error.into()), // the queue delivers the message again
     };
-    guard.run(job()).await?;
-    guard.release().await?;
+    match guard.run(job()).await? {
+        Ok(()) => guard.release().await?,
+        Err(error) => {
+            guard.detach(IN_QUEUE).await?; // a drop would release the lock
+            return Err(error); // the queue delivers the message again
+        }
+    }
     Ok(())
 }
 
-async fn job() {
+async fn job() -> Result<(), Box<dyn Error>> {
     println!("works");
+    Ok(())
 }
