@@ -43,7 +43,7 @@ pub(crate) struct FindingReport {
 }
 
 pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
-    let masters = Masters::find_to_check(common, false)?;
+    let masters = Masters::find(common, false)?;
     let own = FindingReport::of_settings(&masters);
     let source = masters.source.clone();
     let subject = masters.into_check()?;

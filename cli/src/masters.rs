@@ -32,20 +32,6 @@ pub(crate) struct Masters {
 }
 
 impl Masters {
-    /// Finds the masters. What the command line names comes before the environment, and the usual
-    /// file comes last. Sends nothing.
-    pub(crate) fn find(common: &Common, is_quiet: bool) -> Result<Self, Failure> {
-        let masters = Self::find_to_check(common, is_quiet)?;
-        // In a container, that is usual, and nobody else is there.
-        if let Some(file) = masters.exposed().filter(|_| common.wants_news()) {
-            let file = file.display();
-            complain(format_args!(
-                "all users can read the password file {file}; run: chmod 600 {file}"
-            ));
-        }
-        Ok(masters)
-    }
-
     /// Finds the masters of a change from the masters `from` to the masters `to`. If there are none
     /// in `from`, the old masters are those of the settings.
     pub(crate) fn find_change(
@@ -77,8 +63,9 @@ impl Masters {
         Ok(found)
     }
 
-    /// Finds the masters for a program that checks the password file itself.
-    pub(crate) fn find_to_check(common: &Common, is_quiet: bool) -> Result<Self, Failure> {
+    /// Finds the masters. What the command line names comes before the environment, and the usual
+    /// file comes last. Sends nothing.
+    pub(crate) fn find(common: &Common, is_quiet: bool) -> Result<Self, Failure> {
         let found = find_settings(common, is_quiet)?;
         if common.is_verbose() {
             complain(format_args!("the masters are those of {}", found.source));

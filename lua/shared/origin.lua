@@ -11,7 +11,8 @@
 --          'lists.0' to 'lists.31'  the programs of the last 7 days, one field for all programs with
 --                    the same lists, keys and longest TTL: 'FIRST LAST NAME', their first and last
 --                    dial in ms of this master's clock, and the name of the last one. LAST may be
---                    a minute old, unless others began after it.
+--                    a minute old, unless others began after it. A new one takes the field with
+--                    the oldest LAST.
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
 --          'observed': a master without a record counts as new, unless the caller knew it.

@@ -329,6 +329,9 @@ fn a_process_with_another_replication_id_lost_its_locks() {
     }
 }
 
+/// Programs, and whether they came between others with the settings of the caller.
+type Others = Vec<(ConnectionName, bool)>;
+
 /// The text of an entry, with its times as the number of milliseconds before now.
 fn entry(now: u64, first: u64, last: u64, name: &str) -> String {
     format!("{} {} {name}", now - first, now - last)
@@ -336,10 +339,7 @@ fn entry(now: u64, first: u64, last: u64, name: &str) -> String {
 
 impl Asked {
     /// Writes these entries, and returns the others that the caller is told of, and all entries.
-    fn note(
-        &self,
-        entries: &[(usize, String)],
-    ) -> (Vec<(ConnectionName, bool)>, Vec<(usize, String)>) {
+    fn note(&self, entries: &[(usize, String)]) -> (Others, Vec<(usize, String)>) {
         self.write(None);
         for (at, text) in entries {
             let field = format!("lists.{at}");
