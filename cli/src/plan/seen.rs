@@ -101,14 +101,8 @@ impl Seen {
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority => (text(NO_VOTES), 1),
             Step::EndOld => (format!("Not yet: programs with {old} must end."), 1),
             Step::EndBoth => (text("Not yet: programs with both lists must end."), 1),
-            _ if has_come => (
-                format!("Not yet: step 2 is not done, because programs with {old} still come."),
-                1,
-            ),
-            _ if cannot_see => (
-                text("Not all can be seen. Make sure yourself before the next step."),
-                1,
-            ),
+            _ if has_come => (text(STILL_COME), 1),
+            _ if cannot_see => (text(CANNOT_SEE), 1),
             Step::LeaveOld => (
                 format!("No program with {old} is connected. {LEAVE_OLD}"),
                 1,
@@ -143,6 +137,9 @@ const UNKNOWN_LISTS: &str = "\
 The programs that are connected use neither the old nor the new list. Look at --from and --to, and \
 write each host as these programs do: localhost and 127.0.0.1 are different lists.";
 
+const STILL_COME: &str =
+    "Not yet: step 2 is not done, because programs with only the old masters still come.";
+const CANNOT_SEE: &str = "Not all can be seen. Make sure yourself before the next step.";
 const NO_VOTES: &str = "\
 Not yet: too few masters can vote, as the findings say. Wait until they do, and run this again.";
 

@@ -34,9 +34,7 @@ async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     let guard = match locks.attach(&detached).await {
         Ok(guard) => guard,
         Err(error) if *error.reason() == Reason::Gone => {
-            println!(
-                "the lock has ended: see in your data whether the job is done, or enqueue it again"
-            );
+            println!("the lock has ended: see in your data whether the job is done");
             return Ok(());
         }
         Err(error) => return Err(error.into()), // the queue delivers the message again
