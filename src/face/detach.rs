@@ -42,7 +42,8 @@ impl Guard {
     /// **Attach a lock once.** If two processes attach it, and one of them releases it, a third one
     /// may acquire it while the other guard is valid for up to a TTL, and these two have the same
     /// fencing token. So let the queue deliver a job to one worker at a time, or attach under a
-    /// lock on the job.
+    /// lock on the job. If the job fails, or if that lock is lost, detach the guard again: dropping
+    /// it would release the lock, perhaps while another process has attached it.
     ///
     /// An [owner](crate::Owner) whose lock was detached cannot acquire that name again, for good:
     /// its attempt would take the detached lock over.
