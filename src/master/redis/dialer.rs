@@ -120,12 +120,14 @@ impl Dialer {
         let Some(ours) = ConnectionName::parse(&self.name) else {
             return String::new();
         };
+        let names = found.others.iter();
+        let names = names.filter(|(name, _)| name.keys == ours.keys);
         // In a change of the masters, programs with both lists come before those with the new one.
         let is_change = |other: &ConnectionName| {
-            let mut names = found.others.iter().map(|(name, _)| name);
-            names.any(|both| !both.is_apart_from(&ours) && !both.is_apart_from(other))
+            let mut names = names.clone();
+            names.any(|(both, _)| !both.is_apart_from(&ours) && !both.is_apart_from(other))
         };
-        let others = found.others.iter().filter(|(other, is_after)| {
+        let others = names.clone().filter(|(other, is_after)| {
             ours.is_apart_from(other) && (*is_after || !is_first || !is_change(other))
         });
         let clients: BTreeSet<_> = others.map(|(other, _)| other.who()).collect();
