@@ -11,12 +11,14 @@
 -- Returns whether a string is a token. A token without a client name may be any hash, such as that
 -- of a commit, so it must have a TTL.
 local function is_token(key)
-  local value = redis.call('GETRANGE', key, 0, 105)
-  local client = string.match(value, '^' .. string.rep('[0-9a-f]', 40) .. '(.*)$')
-  if client == '' then
+  local value = redis.call('GETRANGE', key, 0, 119)
+  local shown = string.match(value, '^' .. string.rep('[0-9a-f]', 40) .. '(.*)$')
+  if shown == '' then
     return redis.call('PTTL', key) >= 0
   end
-  return client and #client <= 65 and string.find(client, '^@[!-~]+$')
+  shown = string.match(shown or '', '^@([!-~]+)$') or ''
+  local client = string.match(shown, '^' .. string.rep('%d', 13) .. '@(.+)$') or shown
+  return client ~= '' and #client <= 64
 end
 
 local page = redis.pcall('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', '1000')

@@ -251,3 +251,14 @@ fn a_scan_ends_with_its_time() {
         assert!(!is_all || found.names.len() == 1, "{found:?}");
     }
 }
+
+/// The time and the longest client name make the longest token.
+#[test]
+fn a_mutex_with_the_longest_client_name_is_listed() {
+    let masters = masters(3);
+    let words = format!("{OURS} --label {} job", "l".repeat(64));
+    let held = Running::hold(&masters, &words);
+    let shown = list(&masters, "").is(0);
+    assert!(line(&shown, "job").starts_with("job mutex "), "{shown}");
+    drop(held);
+}
