@@ -16,12 +16,13 @@ use tokio::time::sleep;
 
 use crate::{
     ask::Held,
+    client_name::in_words_for_people,
     loss::{blame, not_renewed},
     outage::obstacle,
     output::complain,
     times::rounded,
     wanted::name_of,
-    words::{ADVICE, in_words_of_the_file},
+    words::ADVICE,
 };
 
 /// First says on stderr which masters can never vote. Then says that masters are down and that the
@@ -68,7 +69,7 @@ async fn tell_misfits(held: &Held) -> BTreeMap<Arc<str>, Trouble> {
         sleep(LOOK_AT_DIALS_EVERY).await;
     }
     if let Some(clients) = held.locks.programs_apart() {
-        let clients = in_words_of_the_file(&clients);
+        let clients = in_words_for_people(&clients);
         complain(format_args!(
             "{clients} used other lists of masters lately: such programs and this one may hold one \
              lock at once; {ADVICE}"

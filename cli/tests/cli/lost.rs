@@ -280,7 +280,7 @@ fn masters_that_can_never_vote_are_told_once_at_the_start() {
     run(words, &self::urls(&masters[..3])).in_lines(0);
     run("run a -- sleep 1", &self::urls(&masters[..3]))
         .in_lines(1)
-        .says("used other lists of masters lately");
+        .says(" (sleep) used other lists of masters lately");
 }
 
 /// It is up, and its answer says what to change.
