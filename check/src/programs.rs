@@ -252,25 +252,23 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let rank = |one: &EarlierProgram| {
         let longest = expected.ours.max_ttl.max(one.name.max_ttl);
         let is_recent = one.last_dial <= longest.saturating_add(HOUR);
-        let mut beside = ours
+        let beside = ours
             .iter()
             .filter(|other| is_recent && is_beside(one, other));
-        let is_any = beside.clone().next().is_some();
-        match beside.any(|other| other.name.is_apart_from(&one.name)) {
+        let ranks = beside.map(|other| match other.name.is_apart_from(&one.name) {
             true => 2,
-            false => usize::from(is_any && is_old(&one.name)),
-        }
+            false => usize::from(is_old(&one.name)),
+        });
+        ranks.max().unwrap_or(0)
     };
     // Each master has its own entry.
     let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
     for one in others.iter().filter(|one| !is_connected(one.name.lists)) {
         let (worst, newest) = found.entry(one.name.lists.to_string()).or_insert((0, one));
         *worst = rank(one).max(*worst);
-        *newest = if one.last_dial < newest.last_dial {
-            one
-        } else {
-            newest
-        };
+        if one.last_dial < newest.last_dial {
+            *newest = one;
+        }
     }
     let rows = [EARLIER_LISTS, EARLIER_OLD, EARLIER_APART]
         .into_iter()
