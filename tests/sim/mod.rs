@@ -278,7 +278,7 @@ async fn check_owed_releases(clients: &Clients) {
     let (shared, client) = (&clients.shared, &clients.running[0]);
     let plan = &shared.plan.locks[0];
     let lists = shared.plan.lists_of(clients.lists[0], plan);
-    if !shared.plan.delivers_all() || lists.iter().any(|list| list.len() < 3) {
+    if !is_all_released(shared) || lists.iter().any(|list| list.len() < 3) {
         return;
     }
     let master = lists[0][0];
