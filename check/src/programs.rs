@@ -53,14 +53,7 @@ impl EarlierProgram {
 
     /// Returns the name of the last program, and when it dialled.
     fn shown(&self) -> String {
-        let seconds = self.last_dial.as_secs();
-        let ago = match seconds / 60 {
-            0 => format!("{seconds} s"),
-            minutes @ 1..120 => format!("{minutes} min"),
-            minutes @ 120..2_880 => format!("{} h", minutes / 60),
-            minutes => format!("{} days", minutes / 1_440),
-        };
-        format!("{} {ago} ago", self.name.who())
+        format!("{} {} ago", self.name.who(), time(self.last_dial))
     }
 }
 
@@ -167,6 +160,13 @@ impl Expected {
         self.lists.iter().all(|own| own.is_apart_from(name.lists))
     }
 
+    /// Returns for how long a dial of a program is still recent.
+    fn recent_for(&self, one: &EarlierProgram) -> Duration {
+        const HOUR: Duration = Duration::from_secs(3_600);
+        let longest = self.ours.max_ttl.max(one.name.max_ttl);
+        longest.saturating_add(HOUR).saturating_sub(one.last_dial)
+    }
+
     /// Returns the settings of a program that are a surprise, and what to call the program. With
     /// another key template, it shares no key with us, so the rest means nothing.
     fn surprises(&self, name: &ConnectionName, is_here: bool) -> Vec<(Row, String)> {
@@ -240,25 +240,22 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let connected: Vec<_> = connected.filter_map(|one| one.name.as_ref()).collect();
     let earlier = facts.flat_map(Facts::earlier);
     let earlier = earlier.filter(|one| one.name.keys == expected.ours.keys);
-    let is_old = |name: &ConnectionName| expected.apart.is_some_and(|[old, _]| old == name.lists);
-    let (ours, others): (Vec<_>, Vec<_>) =
-        earlier.partition(|one| expected.lists.contains(&one.name.lists) && !is_old(&one.name));
+    let is_old = |lists: ListsId| expected.apart.is_some_and(|[old, _]| old == lists);
+    let (others, near): (Vec<_>, Vec<_>) =
+        earlier.partition(|one| is_old(one.name.lists) || expected.is_apart(&one.name));
     let is_connected = |lists: ListsId| connected.iter().any(|name| name.lists == lists);
-    // Programs that came before the first of ours, or after the last, are no danger: that was a change.
+    // Programs that came before the first of those near us, or after the last, are no danger: that
+    // was a change.
     let is_beside = |one: &EarlierProgram, other: &EarlierProgram| {
         let is_there = is_connected(other.name.lists) || other.last_dial <= one.first_dial;
         one.last_dial <= other.first_dial && is_there
     };
     let rank = |one: &EarlierProgram| {
-        let longest = expected.ours.max_ttl.max(one.name.max_ttl);
-        let is_recent = one.last_dial <= longest.saturating_add(HOUR);
-        let beside = ours
+        let is_recent = !expected.recent_for(one).is_zero();
+        let beside = near
             .iter()
             .filter(|other| is_recent && is_beside(one, other));
-        let ranks = beside.map(|other| match other.name.is_apart_from(&one.name) {
-            true => 2,
-            false => usize::from(is_old(&one.name)),
-        });
+        let ranks = beside.map(|other| 1 + usize::from(other.name.is_apart_from(&one.name)));
         ranks.max().unwrap_or(0)
     };
     // Each master has its own entry.
@@ -275,13 +272,26 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
         .enumerate();
     let findings = rows.filter_map(|(rank, row)| {
         let of_row = found.values().filter(|(worst, _)| *worst == rank);
-        let who: BTreeSet<_> = of_row.map(|(_, one)| one.shown()).collect();
-        (!who.is_empty()).then(|| row.with(in_short(&who)))
+        let who: BTreeSet<_> = of_row.clone().map(|(_, one)| one.shown()).collect();
+        let left = of_row.map(|(_, one)| expected.recent_for(one)).max()?;
+        let until = match rank {
+            0 => String::new(),
+            _ => format!("; this ends in {} if none comes again", time(left)),
+        };
+        Some(row.with(in_short(&who) + &until))
     });
     findings.collect()
 }
 
-const HOUR: Duration = Duration::from_secs(3_600);
+fn time(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds / 60 {
+        0 => format!("{seconds} s"),
+        minutes @ 1..120 => format!("{minutes} min"),
+        minutes @ 120..2_880 => format!("{} h", minutes / 60),
+        minutes => format!("{} days", minutes / 1_440),
+    }
+}
 
 fn in_short(who: &BTreeSet<impl ToString>) -> String {
     const MOST: usize = 5;

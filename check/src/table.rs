@@ -189,7 +189,7 @@ table! {
         "such programs, of which this was the last, used other lists of masters in the last hour and longest \
          TTL: they and you may hold one lock at once"; SAME_LISTS;
     EARLIER_OLD = Warn "lists";
-        "such programs, of which this was the last, came with other lists after programs with yours: step 2 of \
+        "such programs, of which this was the last, came with the old list after programs with both: step 2 of \
          the change of the masters is not done"; "find what starts them, and give it both lists";
     EARLIER_LISTS = Info "lists";
         "such programs used other lists of masters: if they come again, they and you may hold one lock at once";
@@ -203,7 +203,7 @@ table! {
         "give all programs URLs with the same database, or another key template if the locks are others";
     OTHER_CHANGE = Warn "lists";
         "these programs are in a change of the masters, or use groups, and have lists that are not checked here";
-        "give all programs the same lists; for groups, allow their lists: CheckSettings::allow_lists_of";
+        "give all programs, and this check, the same masters and old_masters; for groups, CheckSettings::allow_lists_of";
     OTHER_LISTS = Critical "lists";
         "these programs use other lists of masters: they and you may hold one lock at once"; SAME_LISTS;
     OTHER_MAX_TTL = Warn "max_ttl";

@@ -636,13 +636,13 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
         ),
         (
             &after,
-            ours.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE, &cron),
+            ours.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE - 1, &cron),
             nobody,
             Some("critical"),
         ),
         (
             &after,
-            ours.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE + 1, &cron),
+            ours.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE, &cron),
             nobody,
             Some("info: lists: cron 61 min ago"),
         ),
@@ -683,7 +683,7 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             &after,
             ours.clone() + &entry(1, 99 * HOUR, MINUTE, &name(["o:1", "n:1"], "k", "cron")),
             nobody,
-            Some(earlier),
+            None,
         ),
         (&after, ours.clone(), nobody, None),
         // Programs with our lists ended before those came.
@@ -698,6 +698,19 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             entry(0, 99 * HOUR, 9 * HOUR, &us) + &entry(1, 5 * HOUR, MINUTE, &cron),
             &*connected(&us),
             Some("critical: lists: cron 1 min ago"),
+        ),
+        // After a change, too, if programs with both lists came before that job.
+        (
+            &after,
+            both.clone() + &entry(1, 99 * HOUR, MINUTE, &cron),
+            &*connected(&us),
+            Some("warn: lists: cron 1 min ago; this ends in 60 min if none comes again: "),
+        ),
+        (
+            &after,
+            both.clone() + &entry(1, 99 * HOUR, 3 * HOUR, &cron),
+            &*connected(&us),
+            Some(earlier),
         ),
         // In a change, programs with the old list must not come after those with both.
         (
