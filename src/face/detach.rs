@@ -42,8 +42,8 @@ impl Guard {
     /// **Attach a lock once.** If two processes attach it, and one of them releases it, a third one
     /// may acquire it while the other guard is valid for up to a TTL, and these two have the same
     /// fencing token. So let the queue deliver a job to one worker at a time, or attach under a
-    /// lock on the job. If the job fails, or if that lock is lost, detach the guard again: dropping
-    /// it would release the lock, perhaps while another process has attached it.
+    /// lock on the job. If the job fails, or if that lock is lost, [abandon](Self::abandon) the
+    /// guard: dropping it would release the lock, perhaps while another process has attached it.
     ///
     /// An [owner](crate::Owner) whose lock was detached cannot acquire that name again, for good:
     /// its attempt would take the detached lock over.
@@ -63,6 +63,36 @@ impl Guard {
             Ok(detached) => Ok(detached),
             Err(error) => Err(DetachError { guard: self, error }),
         }
+    }
+
+    /// Ends this guard and its renewal without a release. The lock stays on the masters until its
+    /// TTL has passed. If it was [detached](Self::detach) before, it can be attached again until
+    /// then. Sends nothing.
+    ///
+    /// Use this for a guard of an attached lock whose job has failed, also if the lock was lost:
+    /// another process may have attached it.
+    ///
+    /// If the owner has other guards of this lock, or its [minimum hold](crate::Lock::min_hold) is
+    /// not over, the guard ends as if it was dropped. Otherwise, its owner cannot acquire that name
+    /// again, as after [`detach`](Self::detach).
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # use quorlock::{Coordinator, MemoryMaster};
+    /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
+    /// let guard = locks.mutex("orders/42").acquire().await?;
+    /// let message = guard.detach(Duration::from_secs(60)).await?;
+    /// let guard = locks.attach(&message).await?;
+    /// guard.abandon(); // the job has failed
+    /// let guard = locks.attach(&message).await?;
+    /// # drop(guard);
+    /// # Ok(()) }
+    /// ```
+    pub fn abandon(self) {
+        // A level that cannot be detached is dropped.
+        self.levels().for_each(|level| drop(level.detach()));
     }
 }
 

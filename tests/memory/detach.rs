@@ -185,6 +185,59 @@ async fn an_attached_lock_is_healed_released_and_lost_like_any_other() {
     assert_eq!(world.holders(), [""; 3], "the release is owed");
 }
 
+/// A drop would release the lock, perhaps when another process has attached it.
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_lock_stays_for_the_next_process() {
+    for kind in KINDS {
+        let world = World::new(3).await;
+        let [worker, others] = [another(&world), another(&world)];
+        let detached = detach(own(kind, &world.locks).acquire().await.unwrap()).await;
+        let guard = worker.attach(&detached).await.unwrap();
+        world.inject([Fault::Down, Fault::Down]);
+        let failed = guard.detach(LONG).await.unwrap_err();
+        failed.guard.abandon();
+        world.clear_faults();
+        sleep(seconds(1)).await;
+        let guard = others.attach(&detached).await.unwrap();
+        sleep(2 * LONG).await;
+        assert!(guard.is_valid(), "{kind}");
+        worker.close().await;
+        assert!(guard.is_valid(), "{kind}");
+        guard.abandon();
+        sleep(LONG + seconds(1)).await; // nobody renews it
+        assert!(is_gone(others.attach(&detached).await), "{kind}");
+
+        // A guard that has lost a lock that another one holds.
+        let detached = detach(own(kind, &others).acquire().await.unwrap()).await;
+        let lost = others.attach(&detached).await.unwrap();
+        lost.stop_renewing();
+        let guard = others.attach(&detached).await.unwrap();
+        assert_eq!(lost.lost().await.reason, LostReason::Expired, "{kind}");
+        lost.abandon();
+        sleep(LONG).await;
+        assert!(guard.is_valid(), "{kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_cannot_be_abandoned_is_dropped() {
+    let world = World::new(3).await;
+    let owner = world.locks.new_owner();
+    let lock = lock(LockKind::Reentrant, &world.locks, &owner);
+    let (outer, inner) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
+    inner.abandon();
+    assert_eq!(outer.depth(), 1);
+    outer.release().await.unwrap();
+    lock.acquire().await.unwrap().release().await.unwrap();
+
+    let lock = world.lock().min_hold(seconds(20)); // longer than the TTL
+    lock.try_acquire().await.unwrap().abandon();
+    sleep(seconds(19)).await;
+    assert_eq!(world.holders(), ["mine"; 3]);
+    sleep(seconds(2)).await;
+    assert_eq!(world.holders(), [""; 3]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_fails_or_is_dropped_keeps_or_releases_the_guard() {
     let world = World::new(3).await;

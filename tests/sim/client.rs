@@ -372,9 +372,14 @@ impl Task {
             self.shared.checker.lock().end(number, tenure);
         }
         self.shared.report();
-        if let Some(guard) = Arc::into_inner(guard) {
-            self.release(guard).await;
+        let Some(guard) = Arc::into_inner(guard) else {
+            return;
+        };
+        if self.random.is_one_in(3) {
+            guard.abandon();
+            return self.shared.detached.lock().push(passed);
         }
+        self.release(guard).await;
     }
 
     async fn release(&mut self, guard: Guard) {

@@ -39,14 +39,13 @@ async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
         }
         Err(error) => return Err(error.into()), // the queue delivers the message again
     };
-    match guard.run(job()).await? {
-        Ok(()) => guard.release().await?,
-        Err(error) => {
-            guard.detach(IN_QUEUE).await?; // a drop would release the lock
-            return Err(error); // the queue delivers the message again
-        }
-    }
-    Ok(())
+    let failed = match guard.run(job()).await {
+        Ok(Ok(())) => return Ok(guard.release().await?),
+        Ok(Err(failed)) => failed,
+        Err(lost) => lost.into(),
+    };
+    guard.abandon(); // a drop would release the lock
+    Err(failed) // the queue delivers the message again
 }
 
 async fn job() -> Result<(), Box<dyn Error>> {

@@ -396,7 +396,7 @@ impl Guard {
         iter::once(post(&self.first)).chain(others)
     }
 
-    fn levels(&self) -> impl Iterator<Item = &Level> {
+    pub(in crate::face) fn levels(&self) -> impl Iterator<Item = &Level> {
         iter::once(&self.first).chain(&self.others)
     }
 
