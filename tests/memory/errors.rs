@@ -138,7 +138,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"lost "orders/42": a majority of masters no longer hold it for this guard; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
+        r#"lost "orders/42": a majority of masters no longer hold it for this guard: it was broken, released or forgotten; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
     );
 
     // The lock is still reported as lost after its validity has ended.
@@ -146,7 +146,7 @@ async fn failed_extensions_are_explained() {
     assert_text(
         &world,
         guard.extend(seconds(20)).await.unwrap_err(),
-        r#"lost "orders/42": a majority of masters no longer hold it for this guard; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
+        r#"lost "orders/42": a majority of masters no longer hold it for this guard: it was broken, released or forgotten; last round: a holds nothing, b confirmed, c held by another holder for 60.0s more"#,
     );
 
     world.masters.iter().for_each(MemoryMaster::forget);
