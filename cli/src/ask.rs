@@ -15,7 +15,7 @@ use crate::{
     failure::Failure,
     holders::{HolderLook, clients},
     loss::{self, blame},
-    outage::{Outage, not_ready},
+    outage::{Outage, WAIT_LONGER, not_ready},
     output::complain,
     times::brief,
     waiting::tell,
@@ -213,7 +213,7 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     }
     if let Some(votes) = too_few(&error) {
         let outage = Outage::of_attempt(wanted.locks, votes, wanted.stage.get()).await;
-        return Err(outage.failure(&action).with_votes(votes));
+        return Err(outage.failure(&action, WAIT_LONGER).with_votes(votes));
     }
     let mut seen = None;
     if matches!(error.reason(), Reason::Held { .. }) && !asking.quiet {

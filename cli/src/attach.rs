@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     handle,
     masters::Masters,
-    outage::{Outage, Stage},
+    outage::{Outage, Stage, WAIT_LONGER},
     runtime::block_on,
     wanted::quoted,
     words::in_words_of_the_file,
@@ -33,7 +33,7 @@ pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> 
 
 /// Releases a lock that was detached.
 pub(crate) async fn give_back(locks: &Coordinator, detached: &Detached) -> Result<(), Failure> {
-    let guard = attach_within(locks, detached, ONCE_LIMIT).await?;
+    let guard = attach_within(locks, detached, ONCE_LIMIT, "; try again then").await?;
     let released = ask::release(guard).await;
     released.map_err(|why| {
         let sentence = unconfirmed(&quoted(detached.names()), &why);
@@ -51,29 +51,30 @@ pub(crate) async fn attach(
     let limit = asking.ready.unwrap_or(ONCE_LIMIT);
     let attached = tokio::select! {
         biased;
-        attached = attach_within(&locks, detached, limit) => attached,
+        attached = attach_within(&locks, detached, limit, WAIT_LONGER) => attached,
         stopped = stop => Err(stopped),
     };
     Ok(Held::new(attached?, asking, locks))
 }
 
-/// Tries it for up to `limit` while too few masters answer.
+/// Tries it for up to `limit` while too few masters answer. `wait` is what helps then.
 async fn attach_within(
     locks: &Coordinator,
     detached: &Detached,
     limit: Duration,
+    wait: &str,
 ) -> Result<Guard, Failure> {
     let start = Instant::now();
     loop {
         match locks.attach(detached).await {
             Ok(guard) => return Ok(guard),
             Err(error) if error.is_unavailable() && start.elapsed() < limit => sleep(PAUSE).await,
-            Err(error) => return Err(not_attached(locks, &error).await),
+            Err(error) => return Err(not_attached(locks, &error, wait).await),
         }
     }
 }
 
-async fn not_attached(locks: &Coordinator, error: &AcquireError) -> Failure {
+async fn not_attached(locks: &Coordinator, error: &AcquireError, wait: &str) -> Failure {
     let name = error.name();
     let failure = match (error.reason(), too_few(error)) {
         (Reason::Gone, _) => Failure::new(
@@ -85,7 +86,7 @@ async fn not_attached(locks: &Coordinator, error: &AcquireError) -> Failure {
         (Reason::Config(error), _) => error.clone().into(),
         (_, Some(votes)) => {
             let outage = Outage::of_attempt(locks, votes, Stage::default()).await;
-            outage.failure(&format!("cannot take {name:?} over"))
+            outage.failure(&format!("cannot take {name:?} over"), wait)
         }
         _ => Failure::new(Exit::Unavailable, in_words_of_the_file(&error.to_string())),
     };

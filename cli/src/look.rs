@@ -242,7 +242,9 @@ impl Look {
     /// Returns the failure of an action if so many masters refuse the user or deny a right that
     /// nothing is known.
     pub(crate) fn refused(&self, action: &str) -> Option<Failure> {
-        self.denied.as_ref().map(|denied| denied.failure(action))
+        self.denied
+            .as_ref()
+            .map(|denied| denied.failure(action, ""))
     }
 
     /// Returns the heading of a table of the masters.

@@ -154,11 +154,12 @@ impl Outage {
         matches!(self, Self::Refused(_))
     }
 
-    /// Returns the failure of an action, such as `cannot lock "a"`.
-    pub(crate) fn failure(&self, action: &str) -> Failure {
+    /// Returns the failure of an action, such as `cannot lock "a"`. `wait` is what helps if masters
+    /// have no vote yet.
+    pub(crate) fn failure(&self, action: &str, wait: &str) -> Failure {
         let (exit, advice) = match self {
             Self::Refused(_) => (Exit::Configuration, ""),
-            Self::Quarantine { .. } => (Exit::Unavailable, "; wait longer with --ready"),
+            Self::Quarantine { .. } => (Exit::Unavailable, wait),
             Self::TooFew { .. } => (Exit::Unavailable, ""),
         };
         Failure::new(exit, format!("{action}: {self}{advice}"))
@@ -211,10 +212,12 @@ pub(crate) fn not_ready(
     };
     let in_votes = Outage::in_votes(locks, votes, stage);
     let outage = Outage::of(locks, stage).filter(|_| !in_votes.is_refusal());
-    let failure = outage.unwrap_or(in_votes).failure(action);
+    let failure = outage.unwrap_or(in_votes).failure(action, WAIT_LONGER);
     failure.with_votes(votes)
 }
 
+/// What helps a command with `--ready` if masters have no vote yet.
+pub(crate) const WAIT_LONGER: &str = "; wait longer with --ready";
 /// The longest time for the dials that are still under way when enough were refused.
 const DIAL_LIMIT: Duration = Duration::from_millis(250);
 

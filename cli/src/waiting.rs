@@ -52,7 +52,7 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
                 }
             }
             Some(outage @ Outage::Refused(_)) => {
-                return outage.failure(&format!("cannot lock {names}"));
+                return outage.failure(&format!("cannot lock {names}"), "");
             }
             Some(Outage::Quarantine { .. }) if asking.quiet => {}
             Some(outage) => {

@@ -255,6 +255,24 @@ fn too_few_masters_are_69_and_the_handle_can_be_used_again() {
     release(&masters, &file).is(0);
 }
 
+/// An option that the command does not have is no advice.
+#[test]
+fn a_release_without_votes_names_no_option_that_it_does_not_have() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    acquire(&masters, "a", &file).is(0);
+    let strict = |words| ended(&mut command(&masters, words, &file));
+    strict("--quarantine strict release --handle-file")
+        .is(69)
+        .says(" have no vote for ")
+        .last_says("; try again then\n");
+    let mut run = command(&masters, "--quarantine strict run --attach", &file);
+    ended(run.args(["--", "true"]))
+        .is(69)
+        .last_says("; wait longer with --ready\n");
+    release(&masters, &file).is(0);
+}
+
 #[test]
 fn the_ttl_is_checked_before_the_wait_and_options_that_make_no_sense_are_none() {
     let masters = masters(3);
