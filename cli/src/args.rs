@@ -276,7 +276,7 @@ pub(crate) struct Acquire {
 /// Releases a lock that `acquire` left.
 #[derive(Debug, Group)]
 pub(crate) struct Release {
-    /// File with the handle, which is removed when the lock is released [- for the input].
+    /// File with the handle, which is removed when the lock is released or gone [- for the input].
     #[arg(long, value_name = "FILE")]
     pub(crate) handle_file: PathBuf,
 }

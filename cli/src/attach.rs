@@ -21,14 +21,19 @@ use crate::{
 pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> {
     let detached = handle::read(&args.handle_file)?;
     let masters = Masters::find(common, false)?;
-    block_on(async {
+    let released = block_on(async {
         let locks = masters.coordinator()?;
         let released = give_back(&locks, &detached).await;
         close(&locks).await;
-        released
-    })?;
-    handle::remove(&args.handle_file, &detached);
-    Ok(Exit::Success)
+        released.map(|()| Exit::Success)
+    });
+    let exit = released
+        .as_ref()
+        .map_or_else(|failure| failure.exit, |exit| *exit);
+    if matches!(exit, Exit::Success | Exit::Lost) {
+        handle::remove(&args.handle_file, &detached);
+    }
+    released
 }
 
 /// Releases a lock that was detached.
