@@ -4,7 +4,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write, stdin},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
 };
 
@@ -24,12 +24,25 @@ fn is_stream(file: &Path) -> bool {
     file == "-"
 }
 
-/// Reads a handle.
+/// Reads a handle. Warns if other users can read it, too.
 pub(crate) fn read(file: &Path) -> Result<Detached, Failure> {
-    try_read(file).map_err(|error| {
+    let detached = try_read(file).map_err(|error| {
         let sentence = format!("there is no handle in {}: {error}", file.display());
         Failure::new(Exit::Usage, sentence)
-    })
+    })?;
+    if !is_stream(file) && can_be_read(file, 0o044) {
+        let file = file.display();
+        complain(format_args!(
+            "other users can read the handle; run `chmod 600 {file}`"
+        ));
+    }
+    Ok(detached)
+}
+
+/// Returns whether the file can be read by one of these groups of users: the bits of a mode.
+pub(crate) fn can_be_read(file: &Path, by: u32) -> bool {
+    let mode = fs::metadata(file).map(|found| found.permissions().mode());
+    mode.is_ok_and(|mode| mode & by != 0)
 }
 
 fn try_read(file: &Path) -> io::Result<Detached> {

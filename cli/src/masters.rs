@@ -1,6 +1,6 @@
 //! The masters, from the options, the environment or the configuration file.
 
-use std::{fs, mem, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+use std::{mem, path::PathBuf, time::Duration};
 
 use quorlock::{
     ConfigError, Coordinator, MasterSpec, Quarantine, SharedSettings,
@@ -15,6 +15,7 @@ use crate::{
     configuration,
     exit::Exit,
     failure::Failure,
+    handle,
     holders::Renewal,
     output::complain,
     runtime,
@@ -76,9 +77,8 @@ impl Masters {
 
     /// Returns the password file, if all users can read it.
     pub(crate) fn exposed(&self) -> Option<PathBuf> {
-        let file = self.settings.password_file.clone()?;
-        let mode = fs::metadata(&file).ok()?.permissions().mode();
-        (mode & 0o004 != 0).then_some(file)
+        let file = self.settings.password_file.clone();
+        file.filter(|file| handle::can_be_read(file, 0o004))
     }
 
     /// Finds the names of the locks on each master: up to about `most`, in the time `limit`.

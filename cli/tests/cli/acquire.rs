@@ -1,7 +1,7 @@
 //! A lock that one process acquires, and another one releases or takes over.
 
 use std::{
-    fs,
+    fs::{self, Permissions},
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -271,6 +271,31 @@ fn a_release_without_votes_names_no_option_that_it_does_not_have() {
         .is(69)
         .last_says("; wait longer with --ready\n");
     release(&masters, &file).is(0);
+}
+
+/// Whoever has the handle can release the lock.
+#[test]
+fn a_handle_that_others_can_read_is_told() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    for mode in [0o600, 0o640, 0o604] {
+        let can_read = mode != 0o600;
+        let warning = format!("can read the handle; run `chmod 600 {}`\n", file.display());
+        let check = |ended: Ended| match can_read {
+            true => ended.is(0).says(&warning),
+            false => ended.is(0).omits("chmod"),
+        };
+        for is_attach in [false, true] {
+            acquire(&masters, "a", &file).is(0).in_lines(0);
+            fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            check(match is_attach {
+                true => ended(&mut attached(&masters, &file, "true")),
+                false => release(&masters, &file),
+            });
+        }
+        acquire(&masters, "a", &file).is(0).in_lines(0); // in place of the old handle
+        release(&masters, &file).is(0).omits("chmod");
+    }
 }
 
 #[test]
