@@ -25,14 +25,15 @@ use crate::{
     words::ADVICE,
 };
 
-/// First says on stderr which masters can never vote. Then says that masters are down and that the
-/// lock is in doubt, once for each outage, and that the outage is over. An outage that is shorter
-/// than the time between two looks is no news.
+/// First says on stderr which masters can never vote, also with `--quiet`: such a mistake is no
+/// outage, and does not end. Then says that masters are down and that the lock is in doubt, once for
+/// each outage, and that the outage is over. An outage that is shorter than the time between two
+/// looks is no news.
 pub(crate) async fn tell(held: &Held) -> Infallible {
+    let (mut doubt, mut masters) = (Trouble::default(), tell_misfits(held).await);
     if held.is_quiet {
         return pending().await;
     }
-    let (mut doubt, mut masters) = (Trouble::default(), tell_misfits(held).await);
     loop {
         sleep(LOOK_EVERY).await;
         for health in held.locks.health() {

@@ -274,7 +274,8 @@ fn masters_that_can_never_vote_are_told_once_at_the_start() {
         .in_lines(2)
         .says(&replica)
         .says(" can never vote as it is listed: it is the same server as ");
-    run("run -q a -- sleep 1", &urls).in_lines(0);
+    // A mistake is no outage, and does not end.
+    run("run -q a -- sleep 3", &urls).in_lines(2).says(&replica);
     // With another key template, this program has other locks.
     let words = "run --key-template b:{name} a -- sleep 1";
     run(words, &self::urls(&masters[..3])).in_lines(0);
