@@ -16,7 +16,8 @@ use crate::{
     link::{Answer, Link, map, text, wall_micros},
     programs,
     report::Finding,
-    table::{EVAL, NO_EVAL, NO_SCRIPTS, NOT_NOW},
+    rules::ORIGIN,
+    table::{EVAL, NO_EVAL, NOT_NOW},
 };
 
 /// The settings to ask for. Each setting has its own `CONFIG GET`, because a pattern would also
@@ -29,6 +30,8 @@ const SETTINGS: [&str; 4] = [
 ];
 const FACTS: &str = include_str!("../lua/check.lua");
 const COUNTERS: &str = include_str!("../lua/counters.lua");
+/// A script that only tries whether the user may use its key, whatever commands the user may use.
+const KEY: &str = "return 0";
 /// A script that no server has.
 const NO_SCRIPT: &str = "0000000000000000000000000000000000000000";
 
@@ -43,7 +46,7 @@ pub(crate) async fn ask(
     let mut link = Link::open(master, shared).await?;
     let sent = wall_micros();
     let answers = link.ask(&questions(keys)).await?;
-    let mut facts = read(&answers, master.database(), [sent, wall_micros()])?;
+    let mut facts = read(&answers, keys, master.database(), [sent, wall_micros()])?;
     match is_one_of_several(master, shared, &facts).await {
         Ok(is_it) => facts.is_one_of_several = is_it,
         Err(why) => facts.uncompared = Some(why.value),
@@ -57,17 +60,13 @@ pub(crate) async fn ask(
 fn questions(keys: &[ExampleKey]) -> Pipeline {
     let mut questions = pipe();
     questions.cmd("CLIENT").arg("LIST");
-    // With a key, so that a part of a cluster says if it does not have the key.
-    questions
-        .cmd("EVALSHA")
-        .arg(NO_SCRIPT)
-        .arg(1)
-        .arg(&keys[0].key);
+    questions.cmd("EVALSHA").arg(NO_SCRIPT).arg(0);
     // The names of keys are arguments, not `KEYS`: in a cluster, these keys are on several servers.
     let facts = questions.cmd("EVAL").arg(FACTS).arg(0);
-    facts.arg(&keys[0].key);
-    for key in &keys[1..] {
-        facts.arg(key.purpose).arg(key.of_type).arg(&key.key);
+    facts.arg(&keys[0].key).arg(&keys[1].key);
+    // With its key, so that a part of a cluster says if it does not have the key.
+    for (_, key) in tried(keys) {
+        questions.cmd("EVAL").arg(KEY).arg(1).arg(key);
     }
     for setting in SETTINGS {
         questions.cmd("CONFIG").arg("GET").arg(setting);
@@ -81,19 +80,41 @@ fn questions(keys: &[ExampleKey]) -> Pipeline {
     questions
 }
 
+/// Returns the keys that are tried, with their purposes.
+fn tried(keys: &[ExampleKey]) -> impl Iterator<Item = (&str, &str)> {
+    let companions = keys[1..].iter().map(|key| (key.purpose, &*key.key));
+    [("key", &*keys[0].key), ("origin_key", ORIGIN)]
+        .into_iter()
+        .chain(companions)
+}
+
 /// Reads the answers to `questions`. Our wall clock showed `times` before and after them.
-fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result<Facts, Finding> {
+fn read(
+    answers: &[Answer],
+    keys: &[ExampleKey],
+    database: i64,
+    [sent, received]: [u64; 2],
+) -> Result<Facts, Finding> {
     let [list, evalsha, facts, rest @ ..] = answers else {
         return Err(NOT_NOW.with("answered too little"));
     };
-    let facts = facts.as_ref().map_err(|error| refused(error, evalsha))?;
+    let facts = facts.as_ref().map_err(|error| refused(error))?;
     let mut facts = Facts::parse(&text(facts), sent, received);
     facts.database = database;
     (facts.programs, facts.unseen) = match list {
         Ok(list) => programs::read(&text(list), database),
         Err(why) => (Vec::new(), Some(said(why))),
     };
-    facts.note_evalsha(evalsha.as_ref().err());
+    facts.evalsha = evalsha.as_ref().err().and_then(|error| {
+        let is_denied = ServerError::of(error).is_denial();
+        is_denied.then(|| said(error))
+    });
+    let (tries, rest) = rest.split_at(keys.len() + 1);
+    for ((purpose, _), answer) in tried(keys).zip(tries) {
+        if let Err(error) = answer {
+            facts.add(&format!("try.{purpose}"), error.clone());
+        }
+    }
     let (settings, tracking) = rest.split_at(SETTINGS.len());
     for (setting, answer) in SETTINGS.iter().zip(settings) {
         match answer.as_ref().map(|value| map(value).remove(*setting)) {
@@ -109,14 +130,11 @@ fn read(answers: &[Answer], database: i64, [sent, received]: [u64; 2]) -> Result
     Ok(facts)
 }
 
-/// Returns the finding about a server that answers, but does not run the script. It answered
-/// `evalsha` to an unknown script.
-fn refused(error: &str, evalsha: &Answer) -> Finding {
-    let evalsha = evalsha.as_ref().map_err(|error| ServerError::of(error));
-    let row = match evalsha {
-        _ if !ServerError::of(error).is_denial() => NOT_NOW,
-        Err(ServerError::ScriptsDenied) => EVAL.fixed_by(NO_SCRIPTS),
-        _ => EVAL,
+/// Returns the finding about a server that answers, but does not run the script.
+fn refused(error: &str) -> Finding {
+    let row = match ServerError::of(error).is_denial() {
+        true => EVAL,
+        false => NOT_NOW,
     };
     after(row, &said(error), NO_EVAL)
 }

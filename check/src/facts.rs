@@ -6,7 +6,6 @@ use quorlock::{Quarantine, tools::ServerError};
 
 use crate::{
     CheckSettings,
-    cure::said,
     programs::{EarlierProgram, Program},
     report::Finding,
     rights,
@@ -102,16 +101,6 @@ impl Facts {
 
     pub(crate) fn add(&mut self, setting: &str, value: String) {
         self.fields.insert(setting.to_owned(), value);
-    }
-
-    /// Notes how `EVALSHA` with the key of the example lock failed.
-    pub(crate) fn note_evalsha(&mut self, error: Option<&String>) {
-        let Some(error) = error else { return };
-        match ServerError::of(error) {
-            ServerError::KeyDenied | ServerError::NoScript => {}
-            kind if kind.is_denial() => self.evalsha = Some(said(error)),
-            _ => self.add("try.key", error.clone()),
-        }
     }
 
     pub(crate) fn get(&self, field: &str) -> Option<&str> {

@@ -28,7 +28,7 @@ pub(crate) fn find(facts: &Facts, shared: &CheckSettings, expected: &Expected) -
     let writes = facts.write_error();
     let writes = writes.map(|code| REFUSES_WRITES.with(code).fixed_by(of_state(code)));
     // The user may be allowed to read the key only.
-    let mut uses = ["GET", "SET", "HSET"].into_iter();
+    let mut uses = ["GET", "SET", "HSET", "key"].into_iter();
     let is_denied = uses.any(|tried| facts.denial(tried) == Some(ServerError::KeyDenied));
     let keys = is_denied.then(|| other_keys_only(shared));
     rights::find(facts)
@@ -132,8 +132,12 @@ fn denied(
         ServerError::KeyDenied | ServerError::ChannelDenied => Some(pattern),
         _ => Some(*right),
     };
-    let mut rights: Vec<_> = tried.iter().filter_map(right).collect();
-    rights.dedup();
+    let mut rights = Vec::new();
+    for right in tried.iter().filter_map(right) {
+        if !rights.contains(&right) {
+            rights.push(right);
+        }
+    }
     rights
 }
 
@@ -157,12 +161,14 @@ fn answers(facts: &Facts) -> impl Iterator<Item = Finding> {
 }
 
 /// What the check tries for the origin key, and the rights to these commands.
-const TO_ORIGIN: [(&str, &str); 4] = [
+const TO_ORIGIN: [(&str, &str); 5] = [
     ("INFO", "+info"),
     ("TIME", "+time"),
     ("origin", "+hmget"),
     ("origin_write", "+hset"),
+    ("origin_key", ORIGIN_PATTERN),
 ];
+pub(crate) const ORIGIN: &str = "quorlock:origin";
 const ORIGIN_PATTERN: &str = "~quorlock:origin";
 
 /// Returns the finding about an origin key that cannot be read.

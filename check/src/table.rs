@@ -85,7 +85,10 @@ table! {
     DOWN = Unknown "connection"; NO_CONNECTION;
         "make sure that it is up and can be reached, and that its URL is right";
     EVAL = Critical "EVAL"; "all locks need it to send the texts of scripts";
-        "ACL SETUSER <user> +eval; then check again, because scripts try the other rights";
+        "ACL SETUSER <user> +client|tracking +client|caching +client|setname +client|list +config|get \
+         +evalsha +eval +publish +subscribe +unsubscribe +set +get +del +pttl +pexpire +info +time \
+         +exists +hmget +hset +hdel +type +hlen +hgetall +zadd +zrem +zrange +zrank +zscore \
+         +zlexcount; then check again, because scripts try the keys and channels";
     EVALSHA = Critical "EVALSHA"; "all locks need it to run scripts"; "ACL SETUSER <user> +evalsha";
     LOGIN = Critical "login"; NO_VOTE; "look at its users";
     NO_MASTER = Critical "server"; "it is no Redis or Valkey master"; "list the host and the port of a master";

@@ -161,7 +161,7 @@ fn notes(findings: &[FindingReport], style: Style) -> String {
 const COMMANDS: &str = "\
 A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an ACL file. If the \
 masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS. \
-Then run quorlock doctor again: a missing right may hide another one.";
+Then run quorlock doctor again: without EVAL or PUBLISH, it cannot try all rights.";
 
 const EXPOSED: &str = "every user of this machine can take the password";
 const LENIENT: &str =
