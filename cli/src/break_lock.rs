@@ -13,8 +13,8 @@ use tokio::task::spawn_blocking;
 use crate::{
     args::{Break, Common},
     exit::Exit,
-    failure::Failure,
-    holders::HoldersLook,
+    failure::{Failure, held_by},
+    holders::{HoldersLook, clients},
     lists::Tallies,
     look::{Look, look},
     masters::Masters,
@@ -112,6 +112,13 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 
 /// Leaves out all holders but one, which perhaps only a minority of masters know.
 fn choose(seen: &mut Look, inspection: &Inspection, who: &str) -> Result<Inspection, Failure> {
+    if !seen.holders.iter().any(|holder| holder.is_called(who)) {
+        let left = inspection.holders.first().and_then(|first| first.remaining);
+        let holders = clients(&inspection.holders).map(|holders| held_by(&holders, left));
+        let (name, is) = (&seen.name, holders.unwrap_or_else(|| seen.sentence()));
+        let sentence = format!("{who:?} does not hold {name:?} now: it is {is}");
+        return Err(Failure::new(Exit::Lost, sentence));
+    }
     let id = seen.holders.choose(who);
     let held = inspection.views().flat_map(|view| match view {
         MasterView::Held(holders) => holders,

@@ -166,7 +166,7 @@ impl HolderLook {
 
     /// Returns whether `who` is the client, or the ID of the owner in one of the forms in which
     /// `status` shows it.
-    fn is_called(&self, who: &str) -> bool {
+    pub(crate) fn is_called(&self, who: &str) -> bool {
         let is_id = |owner: &String| owner == who || self.short_id(owner) == who;
         let names = [&self.program.client, &self.name];
         names.map(Option::as_deref).contains(&Some(who)) || self.owner.as_ref().is_some_and(is_id)

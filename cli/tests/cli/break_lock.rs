@@ -119,9 +119,13 @@ fn a_mutex_is_broken_by_the_name_of_its_holder() {
     assert!(client.ends_with(&format!("/{}", holder.id())), "{shown}");
     run(&masters, "status job").shows(client);
 
-    run(&masters, &format!("break -y --holder {client}0 job"))
-        .is(64)
-        .says("is not one holder of \"job\"");
+    for json in ["", "--json"] {
+        run(&masters, &format!("break -y {json} --holder {client}0 job"))
+            .gives(76, "")
+            .says(&format!("\"{client}0\" does not hold \"job\" now: it is "))
+            .says(&format!("held by {client} (web), since "))
+            .in_lines(1);
+    }
     assert!(all_have(&masters[..1], "job"));
 
     run(
