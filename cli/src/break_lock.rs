@@ -112,7 +112,7 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 
 /// Leaves out all holders but one, which perhaps only a minority of masters know.
 fn choose(seen: &mut Look, inspection: &Inspection, who: &str) -> Result<Inspection, Failure> {
-    if !seen.holders.iter().any(|holder| holder.is_called(who)) {
+    if !seen.holders.iter().any(|holder| holder.who.is_called(who)) {
         let left = inspection.holders.first().and_then(|first| first.remaining);
         let holders = clients(&inspection.holders).map(|holders| held_by(&holders, left));
         let (name, is) = (&seen.name, holders.unwrap_or_else(|| seen.sentence()));

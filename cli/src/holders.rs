@@ -6,7 +6,7 @@ use quorlock::{Holder, LockKind};
 use serde::{Serialize, Serializer};
 
 use crate::{
-    client_name::Program,
+    owner::Owner,
     style::Cell,
     times::{age, brief, millis, rounded},
     words::{MOST_NAMED, in_words},
@@ -25,17 +25,13 @@ pub(crate) struct HolderLook {
     #[serde(serialize_with = "word")]
     pub(crate) kind: Option<LockKind>,
     is_shared: bool,
-    pub(crate) owner: Option<String>,
     #[serde(flatten)]
-    program: Program,
+    pub(crate) who: Owner,
     pub(crate) depth: u64,
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub(crate) remaining: Option<Duration>,
     renewal: Option<Renewal>,
     held_since_ms: Option<u64>,
-    /// The whole client name.
-    #[serde(skip)]
-    name: Option<String>,
     /// The TTL, or at least this time.
     #[serde(skip)]
     ttl: Option<Duration>,
@@ -73,9 +69,9 @@ impl HoldersLook {
     /// holder, or more than one.
     pub(crate) fn choose(&mut self, who: &str) -> Option<String> {
         let holders = self.holder.take().into_iter().chain(self.others.drain(..));
-        let mut chosen: Vec<_> = holders.filter(|holder| holder.is_called(who)).collect();
+        let mut chosen: Vec<_> = holders.filter(|holder| holder.who.is_called(who)).collect();
         let only = chosen.pop().filter(|_| chosen.is_empty())?;
-        let id = only.owner.clone().or_else(|| only.name.clone());
+        let id = only.who.id().cloned();
         self.holder = Some(only);
         id
     }
@@ -84,7 +80,7 @@ impl HoldersLook {
     pub(crate) fn compare(&mut self, earlier: &Self) {
         for now in self.holder.iter_mut().chain(&mut self.others) {
             // Two mutexes without a name look the same.
-            let is_it = |one: &&HolderLook| one.owner == now.owner && one.name == now.name;
+            let is_it = |one: &&HolderLook| one.who == now.who;
             let mut earlier = earlier.iter();
             if let Some(before) = earlier.find(is_it) {
                 now.ttl = now.ttl.max(before.ttl);
@@ -108,7 +104,7 @@ impl HoldersLook {
     /// Returns a row for each of several holders.
     pub(crate) fn rows(&self) -> Vec<Vec<Cell>> {
         let several = self.iter().filter(|_| !self.others.is_empty());
-        let row = |one: &HolderLook| [one.who().unwrap_or_default(), one.outlook()];
+        let row = |one: &HolderLook| [one.who.text().unwrap_or_default(), one.outlook()];
         several
             .map(|one| row(one).map(Cell::plain).into())
             .collect()
@@ -126,19 +122,16 @@ impl HoldersLook {
 
 impl HolderLook {
     pub(crate) fn of(holder: &Holder) -> Self {
-        let program = holder.client.as_deref().map(Program::parse);
-        let program = program.unwrap_or_default();
+        let who = Owner::new(holder.owner.as_deref(), holder.client.as_deref());
         let mut look = Self {
             kind: holder.kind,
             is_shared: holder.is_shared,
-            owner: holder.owner.clone(),
-            ttl: program.ttl.or(holder.remaining),
-            program,
+            ttl: who.program.ttl.or(holder.remaining),
+            who,
             depth: holder.depth,
             remaining: holder.remaining,
             renewal: None,
             held_since_ms: holder.held_since_ms,
-            name: holder.client.clone(),
         };
         look.renewal = look.find_renewal();
         look
@@ -149,7 +142,7 @@ impl HolderLook {
     fn find_renewal(&self) -> Option<Renewal> {
         let (left, ttl) = self.remaining.zip(self.ttl)?;
         let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
-        match (self.program.stays, is_overdue) {
+        match (self.who.program.stays, is_overdue) {
             _ if left > ttl + NOISE => Some(Renewal::MinHold),
             (stays, true) => stays.or(Some(Renewal::NotRenewed)),
             (_, false) => None,
@@ -159,24 +152,9 @@ impl HolderLook {
     /// Returns the time until another look shows whether the lock is renewed. `None` if that is
     /// known, or if nothing tells this holder from the next one.
     pub(crate) fn decided_in(&self) -> Option<Duration> {
-        let is_open = self.renewal.is_none() && (self.name.is_some() || self.owner.is_some());
+        let is_open = self.renewal.is_none() && self.who.id().is_some();
         let (left, ttl) = self.remaining.zip(self.ttl).filter(|_| is_open)?;
         Some((left + ttl / 3 + LATE).saturating_sub(ttl))
-    }
-
-    /// Returns whether `who` is the client, or the ID of the owner in one of the forms in which
-    /// `status` shows it.
-    pub(crate) fn is_called(&self, who: &str) -> bool {
-        let is_id = |owner: &String| owner == who || self.short_id(owner) == who;
-        let names = [&self.program.client, &self.name];
-        names.map(Option::as_deref).contains(&Some(who)) || self.owner.as_ref().is_some_and(is_id)
-    }
-
-    /// Returns the ID of the owner without the client, and with the beginning of its UUID.
-    fn short_id(&self, owner: &str) -> String {
-        let name = self.name.as_deref().unwrap_or_default();
-        let owner = owner.strip_suffix(name).unwrap_or(owner);
-        short_owner(owner.trim_end_matches('@'))
     }
 
     /// Returns whether the key looks like a lock, but has no TTL. All libraries give their locks a
@@ -188,7 +166,7 @@ impl HolderLook {
     /// Returns whether it may be any text with a TTL. The mutexes of the command line have client
     /// names.
     fn may_be_foreign(&self) -> bool {
-        self.kind == Some(LockKind::Mutex) && self.name.is_none() && self.owner.is_none()
+        self.kind == Some(LockKind::Mutex) && self.who.id().is_none()
     }
 
     fn sentence(&self) -> String {
@@ -197,7 +175,8 @@ impl HolderLook {
             _ => String::new(),
         };
         let who = self
-            .who()
+            .who
+            .text()
             .map_or_else(String::new, |who| format!(" by {role}{who}"));
         let depth = match self.depth {
             0 | 1 => String::new(),
@@ -208,7 +187,7 @@ impl HolderLook {
 
     /// Says since when the holder has the lock, and what becomes of it.
     fn state(&self) -> String {
-        let since = self.since().or_else(|| self.program.start());
+        let since = self.since().or_else(|| self.who.program.start());
         since.map_or_else(String::new, |since| since + ", ") + &self.outlook()
     }
 
@@ -226,6 +205,7 @@ impl HolderLook {
     fn outlook(&self) -> String {
         let no_ttl = "without a TTL";
         let detached = self
+            .who
             .program
             .stays
             .filter(|stays| *stays == Renewal::Detached);
@@ -241,7 +221,7 @@ impl HolderLook {
             }
             (Some(left), Some(Renewal::MinHold)) => format!("{left} left, {KEPT}"),
             (Some(left), Some(Renewal::Detached)) => format!("{left} left, {LEFT}"),
-            (Some(left), None) if self.program.ttl.is_some() => {
+            (Some(left), None) if self.who.program.ttl.is_some() => {
                 format!("{left} left, acquired or renewed {}", self.rhythm())
             }
             (Some(left), None) => format!("{left} left unless it is renewed"),
@@ -265,16 +245,6 @@ impl HolderLook {
         if self.is_shared { "reader" } else { "writer" }
     }
 
-    /// Returns the client, and the ID of the owner without the client. `None` for a mutex of a
-    /// client without a name.
-    fn who(&self) -> Option<String> {
-        match (&self.name, &self.owner) {
-            (None, owner) => owner.clone(),
-            (_, None) => Some(self.program.shown(None)),
-            (_, Some(owner)) => Some(self.program.shown(Some(self.short_id(owner)))),
-        }
-    }
-
     /// Returns two narrow columns: the kind with the client or the beginning of the owner, and the
     /// time that is left.
     fn columns(&self) -> (String, String) {
@@ -282,27 +252,11 @@ impl HolderLook {
             Some(LockKind::ReadWrite) => self.role(),
             kind => kind.map_or("not a lock", LockKind::as_str),
         };
-        let who = match (&self.program.client, &self.owner) {
-            (Some(client), _) => format!("{kind} {client}"),
-            (None, Some(owner)) => format!("{kind} {}", short_owner(owner)),
-            (None, None) => kind.to_owned(),
-        };
+        let who = self.who.short().map(|who| format!(" {who}"));
         (
-            who,
+            kind.to_owned() + &who.unwrap_or_default(),
             self.remaining.map_or_else(|| "no TTL".to_owned(), brief),
         )
-    }
-}
-
-/// Returns the client of a waiter with the beginning of the owner's ID, as of a holder.
-pub(crate) fn waiter(owner: &str) -> String {
-    match owner.split_once('@') {
-        Some((id, client)) => {
-            let program = Program::parse(client);
-            let start = program.start().map(|start| format!(", {start}"));
-            program.shown(Some(short_owner(id))) + &start.unwrap_or_default()
-        }
-        None => short_owner(owner),
     }
 }
 
@@ -312,7 +266,7 @@ pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
     let named = holders.iter().filter(|holder| holder.client.is_some());
     let shown = named.map(HolderLook::of).map(|holder| {
         let since = holder.since().map(|since| format!(", {since},"));
-        holder.program.shown(None) + &since.unwrap_or_default()
+        holder.who.program.shown(None) + &since.unwrap_or_default()
     });
     let shown: Vec<_> = shown.take(MOST_NAMED).collect();
     in_words(shown.iter().map(String::as_str).collect(), holders.len())
@@ -325,14 +279,6 @@ const FOREIGN: &str = "without a client name, so it may be a lock of another lib
 const NOISE: Duration = Duration::from_millis(50);
 /// The time by which a renewal may be late.
 const LATE: Duration = Duration::from_millis(300);
-
-/// Shortens the UUID of an owner to its first 8 digits.
-fn short_owner(owner: &str) -> String {
-    match (owner.get(..8), owner.rsplit_once(':')) {
-        (Some(start), Some((uuid, number))) if uuid.len() == 36 => format!("{start}:{number}"),
-        _ => owner.to_owned(),
-    }
-}
 
 /// Serializes the word for a kind.
 fn word<S: Serializer>(kind: &Option<LockKind>, to: S) -> Result<S::Ok, S::Error> {
@@ -347,13 +293,11 @@ mod tests {
         HolderLook {
             kind: Some(kind),
             is_shared: true,
-            owner: owner.map(str::to_owned),
-            program: name.map(Program::parse).unwrap_or_default(),
+            who: Owner::new(owner, name),
             depth: 1,
             remaining: None,
             renewal: None,
             held_since_ms: None,
-            name: name.map(str::to_owned),
             ttl: None,
         }
     }
@@ -365,7 +309,7 @@ mod tests {
         for left in looks {
             let mut look = holder(LockKind::Mutex, None, Some(name));
             look.remaining = Some(Duration::from_millis(*left));
-            look.ttl = look.program.ttl.or(look.remaining);
+            look.ttl = look.who.program.ttl.or(look.remaining);
             look.renewal = look.find_renewal();
             let mut now = HoldersLook::of(&[]);
             now.holder = Some(look);
@@ -441,7 +385,7 @@ mod tests {
         other.remaining = Some(Duration::from_secs(9));
         other.ttl = other.remaining;
         assert_eq!(other.decided_in(), Some(Duration::from_millis(3_300)));
-        other.name = None;
+        other.who = Owner::new(None, None);
         assert_eq!(other.decided_in(), None, "another mutex looks the same");
     }
 

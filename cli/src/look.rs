@@ -16,6 +16,7 @@ use crate::{
     holders::{HolderLook, HoldersLook},
     lists::{Part, Tallies},
     outage::{Outage, Stage},
+    owner::Owner,
     style::{Cell, heading},
     times::{micros, millis},
     words::in_words_of_the_file,
@@ -30,6 +31,8 @@ pub(crate) struct Look {
     pub(crate) holders: HoldersLook,
     /// `None` if the user may not see them.
     pub(crate) waiters: Option<Vec<String>>,
+    /// The same, with what their names say.
+    pub(crate) queue: Option<Vec<Owner>>,
     /// The number of masters that make a majority.
     quorum: usize,
     pub(crate) masters: Vec<MasterLook>,
@@ -142,7 +145,9 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         }
         Err(error) => return Err(error.into()),
     };
-    look.waiters = look.waiters.filter(|_| sees_waiters);
+    if !sees_waiters {
+        (look.waiters, look.queue) = (None, None);
+    }
     for (master, (health, part)) in look.masters.iter_mut().zip(parts) {
         master.part = part;
         master.round_trip = health.round_trip;
@@ -191,6 +196,13 @@ impl Look {
             verdict,
             holders: HoldersLook::of(&inspection.holders),
             waiters: Some(inspection.waiters.clone()),
+            queue: Some(
+                inspection
+                    .waiters
+                    .iter()
+                    .map(|one| Owner::waiting(one))
+                    .collect(),
+            ),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
             counted: free,
@@ -205,6 +217,7 @@ impl Look {
             verdict: Verdict::NoQuorum,
             holders: HoldersLook::of(&[]),
             waiters: None,
+            queue: None,
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),

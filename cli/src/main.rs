@@ -41,6 +41,7 @@ mod masters;
 mod news;
 mod outage;
 mod output;
+mod owner;
 mod plan;
 mod report;
 mod run;

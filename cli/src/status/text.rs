@@ -3,8 +3,8 @@
 use quorlock::LockKind;
 
 use crate::{
-    holders::waiter,
     look::{Look, MasterAnswer, MasterLook, Verdict},
+    owner::Owner,
     style::{Cell, Colour, Style},
     times::brief,
 };
@@ -39,7 +39,7 @@ fn queue(look: &Look, style: Style) -> String {
     let unknown =
         |why: String| style.paint(Colour::Dim, &format!("  WAITING: unknown, {why}")) + "\n";
     let kind = look.holders.iter().find_map(|holder| holder.kind);
-    let waiters = match (&look.waiters, kind) {
+    let waiters = match (&look.queue, kind) {
         (_, Some(kind @ (LockKind::Mutex | LockKind::Reentrant))) => {
             return unknown(format!("no master knows who waits for a {kind}"));
         }
@@ -49,12 +49,17 @@ fn queue(look: &Look, style: Style) -> String {
         (Some(waiters), _) => waiters,
     };
     let places = (1..).map(|place: usize| place.to_string());
-    let rows = places.zip(waiters.iter().map(|owner| waiter(owner)));
+    let rows = places.zip(waiters.iter().map(waiter));
     let rows = rows.map(|(place, who)| [place, who].map(Cell::plain).into());
     let rows: Vec<_> = rows.collect();
     let count = format!("  WAITING: {}", waiters.len());
     let count = style.paint(Colour::Dim, &count);
     format!("{count}\n{}", style.table(&rows))
+}
+
+fn waiter(owner: &Owner) -> String {
+    let start = owner.program.start().map(|start| format!(", {start}"));
+    owner.text().unwrap_or_default() + &start.unwrap_or_default()
 }
 
 fn row(master: &MasterLook) -> Vec<Cell> {

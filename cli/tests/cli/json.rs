@@ -3,7 +3,7 @@
 use serde_json::Value;
 use testkit::server::masters;
 
-use crate::support::{run, write_fair};
+use crate::support::{Running, all_have, run, script, until, write_fair};
 
 /// Returns the names of the fields that a section of `JSON.md` documents, with the fields of a
 /// holder at each path that has one.
@@ -67,6 +67,8 @@ fn is_documented(section: &str, value: &Value) {
             .iter()
             .flat_map(|at| holder.map(|field| format!("{at}.{field}"))),
     );
+    let waiter = ["owner", "client", "label", "started_ms", "ttl_ms"];
+    known.extend(waiter.map(|field| format!("locks[].queue[].{field}")));
     for path in &found {
         assert!(known.contains(path), "{section}: {path} is not documented");
     }
@@ -82,6 +84,8 @@ fn is_documented(section: &str, value: &Value) {
 fn the_json_has_the_documented_fields() {
     let mut masters = masters(3);
     write_fair(&masters, "queue", "an-owner");
+    let _waiter = Running::start(&mut script(&masters, "--fair queue", "true"));
+    until("it waits", || all_have(&masters, "quorlock:queue:{queue}"));
     masters[2].kill();
     let shown = run(&masters, "status queue --json").is(75).json();
     is_documented("status", &shown);

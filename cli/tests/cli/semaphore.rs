@@ -53,13 +53,19 @@ fn a_line_of_json_has_the_slot() {
 fn a_waiter_gets_the_permit_that_is_given_back() {
     let masters = masters(3);
     let holders = ["job --permits 2"; 2].map(|words| Running::hold(&masters, words));
-    let mut waiter = Running::start(&mut script(&masters, "--permits 2 job", "echo mine"));
+    let words = "--permits 2 --label web job";
+    let mut waiter = Running::start(&mut script(&masters, words, "echo mine"));
     until("the waiter is in the queues", || {
         all_have(&masters, "quorlock:waiters:{job}")
     });
     let shown = run(&masters, "status --json job").json();
     let waiters = shown["locks"][0]["waiters"].as_array();
     assert_eq!(waiters.unwrap().len(), 1, "{shown}");
+    let seen = &shown["locks"][0]["queue"][0];
+    assert_eq!(seen["owner"], shown["locks"][0]["waiters"][0]);
+    assert_eq!(seen["label"], "web");
+    let client = seen["client"].as_str().unwrap();
+    assert!(client.ends_with(&format!("/{}", waiter.id())), "{shown}");
     let [holder, _other] = holders;
     holder.terminated().is(0);
     assert_eq!(waiter.line(), "mine");
