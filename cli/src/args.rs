@@ -8,13 +8,15 @@ use std::{
     time::Duration,
 };
 
-use clap::{ArgAction, Args as Group, Parser, Subcommand, ValueHint};
+use clap::{
+    ArgAction, Args as Group, Parser, Subcommand, ValueHint, builder::RangedU64ValueParser,
+};
 use clap_complete::Shell;
 use quorlock::Quarantine;
 
 use crate::{
     help::{after, of_file, of_table},
-    values::{label, number, quarantine, some_time, textfile, time},
+    values::{quarantine, textfile, time},
 };
 
 /// Distributed locks, held by a majority of independent Redis or Valkey masters.
@@ -118,7 +120,7 @@ pub(crate) struct Request {
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) ready: Option<Duration>,
     /// Exit with this status if another holder has the lock [75].
-    #[arg(short = 'E', long, value_name = "N", value_parser = number::<u8, 0, 255>)]
+    #[arg(short = 'E', long, value_name = "N")]
     pub(crate) conflict_exit_code: Option<u8>,
     /// Say nothing of another holder, nor of outages that do not cost the lock.
     #[arg(short, long)]
@@ -126,7 +128,7 @@ pub(crate) struct Request {
     /// What `status` shows beside the host and the process ID [of `run`: the name of CMD].
     ///
     /// It is cut to what fits, and everyone who can read the locks can read it.
-    #[arg(long, value_name = "TEXT", value_parser = label)]
+    #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     /// Serve waiters in the order in which they came.
     #[arg(long)]
@@ -145,7 +147,7 @@ pub(crate) struct Request {
     /// N is from 1 to 1000, and should be the same for all. Each holder has a slot of its own.
     /// Waiters are served in the order in which they came, but those that come close together may
     /// swap.
-    #[arg(long, value_name = "N", value_parser = number::<usize, 1, 1_000>, conflicts_with_all = ["fair", "read", "write"])]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000), conflicts_with_all = ["fair", "read", "write"])]
     pub(crate) permits: Option<usize>,
     /// Get a fencing token. Not with --read.
     ///
@@ -174,7 +176,7 @@ pub(crate) struct Asking {
     /// Hold the lock for at most this time [no limit].
     ///
     /// Then CMD gets TERM, as if the lock were lost, and `hold` releases it. The status is 76.
-    #[arg(long, value_name = "TIME", value_parser = some_time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) max_hold: Option<Duration>,
 }
 

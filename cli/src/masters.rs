@@ -120,7 +120,7 @@ impl Masters {
         label: &str,
     ) -> Result<Coordinator, Failure> {
         let ttl = left.or(asking.ttl).or(self.settings.ttl).unwrap_or(TTL);
-        let label = asking.label.as_deref().unwrap_or(label);
+        let label = asking.label.as_deref().unwrap_or(label).trim();
         // A short maximum does not concern a TTL of the settings that is not used.
         if left.is_some() || asking.ttl.is_some() && asking.ttl <= self.settings.max_ttl {
             self.settings.ttl = Some(ttl);

@@ -29,33 +29,6 @@ fn setting(key: &str, text: &str) -> Result<SharedSettings, Error> {
     SharedSettings::deserialize(MapDeserializer::new([(key, text)].into_iter()))
 }
 
-/// Reads a label, which has more than blanks.
-pub(crate) fn label(text: &str) -> Result<String, Error> {
-    match text.trim() {
-        "" => Err(Error::custom(
-            "is empty; leave --label out, or say what runs",
-        )),
-        text => Ok(text.to_owned()),
-    }
-}
-
-/// Reads a [time] that is not zero.
-pub(crate) fn some_time(text: &str) -> Result<Duration, Error> {
-    match time(text)? {
-        Duration::ZERO => Err(Error::custom("is zero")),
-        time => Ok(time),
-    }
-}
-
-/// Reads a number from `LEAST` to `MOST`.
-pub(crate) fn number<T: TryFrom<u16>, const LEAST: u16, const MOST: u16>(
-    text: &str,
-) -> Result<T, String> {
-    let number = text.parse().ok().filter(|one| (LEAST..=MOST).contains(one));
-    let number = number.and_then(|one| T::try_from(one).ok());
-    number.ok_or_else(|| format!("expected a number from {LEAST} to {MOST}"))
-}
-
 /// Reads the name of a file for the node exporter, which ignores others.
 pub(crate) fn textfile(name: &str) -> Result<PathBuf, &'static str> {
     let file = name.ends_with(".prom").then(|| name.into());

@@ -5,7 +5,6 @@ use std::{
     fmt::Display,
 };
 
-use humantime::format_duration;
 use quorlock::{
     AskError, Coordinator, Guard, Inspection, Lock, Renewal,
     health::{MasterHealth, MasterState},
@@ -119,9 +118,8 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
     }
 }
 
-/// Checks that several names are only asked for as mutexes, that no name is several lines, and that
-/// the longest time is not shorter than the shortest. A variable and a line can carry one fencing
-/// token, and names may contain every other separator.
+/// Checks that several names are only asked for as mutexes, and that no name is several lines. A
+/// variable and a line can carry one fencing token, and names may contain every other separator.
 pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     let options = [
         (asking.fair, "--fair"),
@@ -132,16 +130,6 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     ];
     if let Some(name) = names.iter().find(|name| name.contains('\n')) {
         let sentence = format!("{name:?} has a line break, which QUORLOCK_LOCK has between names");
-        return Err(Failure::new(Exit::Usage, sentence));
-    }
-    if let (Some(least), Some(most)) = (asking.min_hold, asking.max_hold)
-        && least > most
-    {
-        let [least, most] = [least, most].map(format_duration);
-        let sentence = format!(
-            "--min-hold {least} is longer than --max-hold {most}; give a shorter --min-hold, or a \
-             longer --max-hold"
-        );
         return Err(Failure::new(Exit::Usage, sentence));
     }
     match options.iter().find(|(is_given, _)| *is_given) {
