@@ -7,7 +7,7 @@ use crate::{
     args::{Args, Completions},
     exit::Exit,
     failure::Failure,
-    report::say,
+    output::say,
 };
 
 pub(crate) fn completions(args: &Completions) -> Result<Exit, Failure> {

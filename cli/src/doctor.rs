@@ -14,7 +14,7 @@ use crate::{
     failure::Failure,
     lists::ListReport,
     masters::Masters,
-    report::{print_json, say},
+    output::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
     words::in_words_of_the_file,

@@ -1,7 +1,8 @@
 //! `quorlock hold`: a lock that is held until a signal, or until the input ends.
 
-use std::{future, io};
+use std::{future::pending, io, thread};
 
+use futures::channel::oneshot;
 use quorlock::FencingToken;
 use serde::Serialize;
 use tokio::time::sleep_until;
@@ -11,7 +12,6 @@ use crate::{
     ask::{Held, ask},
     exit::Exit,
     failure::Failure,
-    input::Input,
     loss,
     masters::Masters,
     news::tell,
@@ -71,7 +71,7 @@ async fn hold_until(
     let over = async {
         match held.until {
             Some(until) => sleep_until(until.into()).await,
-            None => future::pending().await,
+            None => pending().await,
         }
     };
     tokio::select! {
@@ -91,25 +91,53 @@ const NO_INPUT: &str = "the input ended before the lock was held; \
 fn announce(held: &Held, is_json: bool) -> io::Result<()> {
     let (guard, votes) = (&held.guard, held.guard.votes());
     let names: Vec<_> = guard.names().collect();
+    let (token, slot) = (held.token(), guard.slot());
     if is_json {
         let line = serde_json::to_string(&Report {
             name: guard.name(),
             names: &names,
             granted: votes.granted_count(),
             masters: votes.master_count(),
-            fencing_token: held.token(),
-            slot: guard.slot(),
+            fencing_token: token,
+            slot,
             valid_until_ms: held.valid_until_ms(),
         })?;
         return print(line + "\n");
     }
-    let token = held.token();
     let token = token.map_or_else(String::new, |token| format!(" token={token}"));
-    let slot = guard.slot();
     let slot = slot.map_or_else(String::new, |slot| format!(" slot={slot}"));
     print(format_args!(
         "held {} votes={}{token}{slot}\n",
         clean(&names.join(" ")),
         held.votes()
     ))
+}
+
+/// The input, until it ends. What it contains is dropped.
+struct Input(Option<oneshot::Receiver<()>>);
+
+impl Input {
+    /// Reads the input in the background, if its end matters.
+    fn read(matters: bool) -> Result<Self, Failure> {
+        if !matters {
+            return Ok(Self(None));
+        }
+        let (ended, end) = oneshot::channel();
+        // A thread, because an input may be of a kind that only blocks, such as a file.
+        let read = || {
+            let _ = io::copy(&mut io::stdin(), &mut io::sink()); // an error is an end, too
+            drop(ended);
+        };
+        let started = thread::Builder::new().spawn(read);
+        started.map_err(|error| Failure::system("cannot start a thread", error))?;
+        Ok(Self(Some(end)))
+    }
+
+    /// Waits for the end of the input, or forever if it does not matter.
+    async fn ended(&mut self) {
+        match &mut self.0 {
+            Some(end) => drop(end.await),
+            None => pending().await,
+        }
+    }
 }

@@ -16,7 +16,6 @@ use crate::{
 };
 
 mod acquire;
-mod ancestors;
 mod args;
 mod ask;
 mod attach;
@@ -31,7 +30,6 @@ mod handle;
 mod help;
 mod hold;
 mod holders;
-mod input;
 mod keeper;
 mod lists;
 mod look;
@@ -43,7 +41,6 @@ mod outage;
 mod output;
 mod owner;
 mod plan;
-mod report;
 mod run;
 mod runtime;
 mod signals;

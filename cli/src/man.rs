@@ -4,7 +4,7 @@ use clap::CommandFactory;
 use clap_mangen::Man as Page;
 use quorlock::tools::SETTINGS;
 
-use crate::{args::Args, exit::Exit, failure::Failure, report::say};
+use crate::{args::Args, exit::Exit, failure::Failure, output::say};
 
 pub(crate) fn man() -> Result<Exit, Failure> {
     let mut all = Args::command().after_long_help(None::<&str>); // the sections say more

@@ -7,8 +7,9 @@ use std::{
 };
 
 use nix::poll::{PollFd, PollFlags, poll};
+use serde::Serialize;
 
-use crate::style::clean;
+use crate::{exit::Exit, failure::Failure, style::clean};
 
 /// Writes a message for people to stderr. If stderr is closed or full, or if nobody reads from it,
 /// the rest of the message is dropped: there is nowhere to report that, and a command must not run
@@ -37,4 +38,19 @@ pub(crate) fn print(text: impl Display) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.to_string().as_bytes())?;
     stdout.flush()
+}
+
+/// Writes the output of a command to stdout.
+pub(crate) fn say(text: impl Display) -> Result<(), Failure> {
+    print(text).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::silent(Exit::Output), // as after `| head`
+        _ => Failure::new(Exit::Output, format!("cannot write the output: {error}")),
+    })
+}
+
+/// Writes the output of a command as one line of JSON.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(value);
+    let line = line.map_err(|error| Failure::new(Exit::Output, error.to_string()))?;
+    say(line + "\n")
 }

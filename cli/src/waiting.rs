@@ -2,18 +2,18 @@
 
 use std::{
     collections::BTreeSet,
-    env,
+    env, fs, iter,
     mem::discriminant,
     time::{Duration, Instant},
 };
 
+use nix::unistd::{Pid, getppid};
 use quorlock::{Holder, Inspection};
 use tokio::time::sleep;
 
 use crate::{
-    ancestors::ancestors,
     args::{Asking, Common},
-    client_name::Program,
+    client_name::{Program, client_name_of},
     exit::Exit,
     failure::{Failure, held_by},
     holders::clients,
@@ -102,6 +102,24 @@ async fn find_itself(wanted: &Wanted<'_>, asking: &Asking) -> Result<(), Failure
     }
     Ok(())
 }
+
+/// Returns the client names of the parent, of its parent, and so on, as far as they can be seen.
+fn ancestors() -> Vec<String> {
+    let all = iter::successors(Some(getppid()), |pid| parent(*pid));
+    let seen = all.take_while(|pid| pid.as_raw() > 0).take(MOST_ANCESTORS);
+    seen.filter_map(|pid| client_name_of(pid.as_raw().cast_unsigned()))
+        .collect()
+}
+
+/// Returns the parent of a process. `None` if it has ended, or on systems without `/proc`.
+fn parent(pid: Pid) -> Option<Pid> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    parent?.trim().parse().ok().map(Pid::from_raw)
+}
+
+/// More than there are. Numbers may be used again while this process reads, even in a circle.
+const MOST_ANCESTORS: usize = 1_000;
 
 /// What was said of the holders.
 #[derive(Default)]

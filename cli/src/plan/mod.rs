@@ -19,7 +19,7 @@ use crate::{
     failure::Failure,
     lists::ListReport,
     masters::{Masters, ToCheck},
-    report::{print_json, say},
+    output::{print_json, say},
     runtime::block_on,
     style::Style,
     times::rounded,

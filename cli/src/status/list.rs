@@ -20,7 +20,7 @@ use crate::{
     look::{Look, Verdict, look_at_all},
     masters::Masters,
     outage::all_reasons,
-    report::{print_json, say},
+    output::{print_json, say},
     style::{Cell, Colour, Style, heading},
     words::{ADVICE, in_words_of_the_file},
 };
