@@ -13,16 +13,16 @@ use tokio::task::spawn_blocking;
 use crate::{
     args::{Break, Common},
     exit::Exit,
-    failure::{Failure, held_by},
+    failure::Failure,
     holders::{HoldersLook, clients},
     lists::Tallies,
-    look::{Look, look},
+    look::{Look, look, reason},
     masters::Masters,
-    output::{complain, print_json, say},
+    output::{print_json, say},
     runtime::block_on,
     status::text::block,
     style::{Cell, Colour, Style, clean, heading},
-    words::{ADVICE, in_words_of_the_file},
+    words::ADVICE,
 };
 
 /// The JSON of `break`.
@@ -111,13 +111,8 @@ fn check_that_someone_can_answer(args: &Break) -> Result<(), Failure> {
 
 /// Leaves out all holders but one, which perhaps only a minority of masters know.
 fn choose(seen: &mut Look, inspection: &Inspection, who: &str) -> Result<Inspection, Failure> {
-    if !seen.holders.iter().any(|holder| holder.who.is_called(who)) {
-        let left = inspection.holders.first().and_then(|first| first.remaining);
-        let holders = clients(&inspection.holders).map(|holders| held_by(&holders, left));
-        let (name, is) = (&seen.name, holders.unwrap_or_else(|| seen.sentence()));
-        let sentence = format!("{who:?} does not hold {name:?} now: it is {is}");
-        return Err(Failure::new(Exit::Lost, sentence));
-    }
+    let is = seen.sentence();
+    let has_lock = seen.holders.iter().any(|one| one.who.is_called(who));
     let id = seen.holders.choose(who);
     let held = inspection.views().flat_map(|view| match view {
         MasterView::Held(holders) => holders,
@@ -127,11 +122,10 @@ fn choose(seen: &mut Look, inspection: &Inspection, who: &str) -> Result<Inspect
         held.filter(|holder| id.is_some() && [&holder.owner, &holder.client].contains(&&id));
     let chosen = held.next().map(|holder| inspection.only(&holder));
     chosen.ok_or_else(|| {
-        let sentence = format!(
-            "{who:?} is not one holder of {:?}; see `quorlock status`",
-            seen.name
-        );
-        Failure::new(Exit::Usage, sentence)
+        let exit = if has_lock { Exit::Usage } else { Exit::Lost };
+        let now = clients(&inspection.holders).map_or(is, |who| format!("held by {who}"));
+        let sentence = format!("{who:?} is not one holder of {:?}: it is {now}", seen.name);
+        Failure::new(exit, sentence.trim_end_matches(','))
     })
 }
 
@@ -148,10 +142,10 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
         asked.and_then(|()| io::stdin().read_line(&mut answer))?;
         Ok(answer)
     });
-    let answer = asked
-        .await
-        .unwrap_or_else(|error| Err(io::Error::other(error)));
-    let answer = answer.map_err(|error| Failure::system("cannot ask", error));
+    let answer = asked.await.map_err(io::Error::other);
+    let answer = answer
+        .and_then(|read| read)
+        .map_err(|error| Failure::system("cannot ask", error));
     Ok(matches!(answer?.trim(), "y" | "yes"))
 }
 
@@ -165,16 +159,12 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let free = tallies(&[Outcome::Broken, Outcome::Free]);
     let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);
     let is_free_on_majority = free.has_quorum();
-    report(args, seen, &rows, is_free_on_majority).inspect_err(|_| {
-        let broken = count(Outcome::Broken);
-        complain(format_args!("broke {:?} on {broken} masters", seen.name));
-    })?;
+    report(args, seen, &rows, is_free_on_majority)?;
     if is_free_on_majority {
         return Ok(Exit::Success);
     }
-    let few = free.lacking().map(|lacking| format!("only {lacking}"));
-    let few = few.unwrap_or_else(|| "too few masters".to_owned());
-    let few = format!("{few} confirmed; the holder may keep it; try again, or {ADVICE}");
+    let few = free.too_few("confirmed");
+    let few = format!("only {few}; the holder may keep it; try again, or {ADVICE}");
     let (exit, why) = match count(Outcome::NewerHolder) {
         _ if may_be_free.has_quorum() => (Exit::Unavailable, &*few),
         0 => (Exit::Configuration, NOT_A_LOCK),
@@ -195,11 +185,7 @@ impl MasterReport {
             Some(Vote::Refuse(Refusal::OtherKind)) => (Outcome::NotALock, None),
             Some(Vote::Refuse(_)) if is_chosen => (Outcome::Free, None),
             Some(Vote::Refuse(refusal)) => (Outcome::NewerHolder, Some(refusal.to_string())),
-            Some(Vote::Fail(failure)) => (
-                Outcome::NoAnswer,
-                Some(in_words_of_the_file(&failure.to_string())),
-            ),
-            _ => (Outcome::NoAnswer, None),
+            Some(Vote::Fail(_)) | None => (Outcome::NoAnswer, reason(row)),
         };
         Self {
             master: row.master.to_owned(),

@@ -345,7 +345,7 @@ fn denied(locks: &Coordinator, votes: &Votes) -> Option<Outage> {
 }
 
 /// Returns why there is no answer, or no vote.
-fn reason(row: VoteRow<'_>) -> Option<String> {
+pub(crate) fn reason(row: VoteRow<'_>) -> Option<String> {
     match row.vote {
         Some(Vote::Fail(failure)) => Some(in_words_of_the_file(&failure.to_string())),
         Some(_) => None,

@@ -122,7 +122,9 @@ fn a_mutex_is_broken_by_the_name_of_its_holder() {
     for json in ["", "--json"] {
         run(&masters, &format!("break -y {json} --holder {client}0 job"))
             .gives(76, "")
-            .says(&format!("\"{client}0\" does not hold \"job\" now: it is "))
+            .says(&format!(
+                "\"{client}0\" is not one holder of \"job\": it is "
+            ))
             .says(&format!("held by {client} (web), since "))
             .in_lines(1);
     }
