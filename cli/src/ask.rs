@@ -201,12 +201,10 @@ async fn acquire(wanted: &Wanted<'_>, asking: &Asking) -> Result<Guard, Failure>
     };
     match odd_key(wanted, &error).await {
         Some((Exit::Busy, _)) if wanted.has_news.get() => {} // that was said
-        Some((Exit::Busy, sentence)) => {
-            // Not `Busy`, which --quiet hides: it may stay so forever.
-            let exit = asking.conflict_exit_code.unwrap_or(Exit::Busy.code());
-            return Err(Failure::new(Exit::Code(exit), sentence));
-        }
         Some((exit, sentence)) => {
+            // Not `Busy`, which --quiet hides: it may stay so forever.
+            let busy = Exit::Code(asking.conflict_exit_code.unwrap_or(exit.code()));
+            let exit = if exit == Exit::Busy { busy } else { exit };
             return Err(Failure::new(exit, sentence).with_votes(error.votes()));
         }
         None => {}

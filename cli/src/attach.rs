@@ -27,10 +27,8 @@ pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> 
         close(&locks).await;
         released.map(|()| Exit::Success)
     });
-    let exit = released
-        .as_ref()
-        .map_or_else(|failure| failure.exit, |exit| *exit);
-    if matches!(exit, Exit::Success | Exit::Lost) {
+    let failed = released.as_ref().err();
+    if failed.is_none_or(|failure| failure.exit == Exit::Lost) {
         handle::remove(&args.handle_file, &detached);
     }
     released

@@ -1,7 +1,9 @@
 //! `quorlock doctor`: the check of all masters, with the commands that fix each finding. Its metrics
 //! are for the textfile collector of the node exporter.
 
-use std::{cmp::Reverse, ffi::OsString, fs, path::Path, process, time::SystemTime};
+use std::{
+    cmp::Reverse, collections::BTreeSet, ffi::OsString, fs, path::Path, process, time::SystemTime,
+};
 
 use quorlock::Quarantine;
 use quorlock_check::{Finding, Severity};
@@ -66,7 +68,9 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
         } else {
             let style = Style::of_stdout();
             let shown: String = findings.iter().map(|one| one.paragraph(style)).collect();
-            let notes = notes(&findings, style);
+            let has_commands = findings.iter().any(|one| !one.commands.is_empty());
+            let notes = has_commands.then(|| style.indented(COMMANDS, 0) + "\n");
+            let notes = notes.unwrap_or_default();
             let summary = summary(&findings, worst);
             let count = locks.master_count();
             let plural = if count == 1 { "" } else { "s" };
@@ -151,13 +155,6 @@ fn word<S: Serializer>(severity: &Severity, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(severity)
 }
 
-/// Returns what to know about the commands.
-fn notes(findings: &[FindingReport], style: Style) -> String {
-    let has_commands = findings.iter().any(|one| !one.commands.is_empty());
-    let note = has_commands.then(|| style.indented(COMMANDS, 0) + "\n");
-    note.unwrap_or_default()
-}
-
 const COMMANDS: &str = "\
 A restart undoes them: run CONFIG REWRITE in the same way, or ACL SAVE with an ACL file. If the \
 masters have a password, set REDISCLI_AUTH first, and add --user NAME for a user, and --tls for TLS. \
@@ -182,29 +179,23 @@ fn summary(findings: &[FindingReport], worst: Option<Severity>) -> String {
     let counts = counts(findings).into_iter().filter(|(_, count)| *count > 0);
     let counts = counts.map(|(severity, count)| format!("{count} {severity}"));
     let counts = format!("findings: {}", counts.collect::<Vec<_>>().join(", "));
-    let is_outage =
-        |one: &FindingReport| one.setting == "votes" && one.severity == Severity::Critical;
-    let is_outage = findings.iter().any(is_outage);
-    let lacks_locks = findings
-        .iter()
-        .any(|one| one.setting == "rights for other locks");
-    let mut critical = findings
-        .iter()
-        .filter(|one| one.severity == Severity::Critical);
-    let is_only_lists = critical.all(|one| one.setting == "lists");
-    match worst {
-        None => "no findings, all is well".to_owned(),
-        Some(Severity::Info) if lacks_locks => {
-            format!("{counts}; all is well, but not for all kinds of locks")
+    let of_worst = findings.iter().filter(|one| Some(one.severity) == worst);
+    let settings: BTreeSet<_> = of_worst.map(|one| one.setting).collect();
+    let has = |setting| settings.contains(setting);
+    let meaning = match worst {
+        None => return "no findings, all is well".to_owned(),
+        Some(Severity::Info) if has("rights for other locks") => {
+            "; all is well, but not for all kinds of locks"
         }
-        Some(Severity::Info) => format!("{counts}, all is well"),
-        Some(_) if is_outage => format!("{counts}; no lock can be acquired now"),
-        Some(Severity::Critical) if is_only_lists => {
-            format!("{counts}; two programs may hold one lock at once")
+        Some(Severity::Info) => ", all is well",
+        Some(Severity::Critical) if has("votes") => "; no lock can be acquired now",
+        Some(Severity::Critical) if settings.len() == 1 && has("lists") => {
+            "; two programs may hold one lock at once"
         }
-        Some(Severity::Critical) => format!("{counts}; do not use these masters yet"),
-        Some(_) => counts,
-    }
+        Some(Severity::Critical) => "; do not use these masters yet",
+        Some(_) => "",
+    };
+    counts + meaning
 }
 
 /// Replaces a file at once, so that nobody reads a part of it.

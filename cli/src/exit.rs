@@ -1,7 +1,5 @@
 //! The exit statuses.
 
-use std::process::ExitCode;
-
 use nix::sys::signal;
 
 /// An exit status. The numbers above 2 are those of `sysexits.h` and of shells.
@@ -55,11 +53,5 @@ impl Exit {
 impl From<signal::Signal> for Exit {
     fn from(signal: signal::Signal) -> Self {
         Self::Signal(signal as i32)
-    }
-}
-
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit.code())
     }
 }

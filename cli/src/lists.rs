@@ -46,18 +46,10 @@ impl Tallies {
         self.0.iter().all(Tally::has_quorum)
     }
 
-    /// Returns the only list, if the masters are not changed.
-    fn only(&self) -> Option<&Tally> {
-        match &self.0[..] {
-            [only] => Some(only),
-            _ => None,
-        }
-    }
-
     /// Says which lists lack masters, such as `1 of 3 old masters (need 2)`. `None` if there is
     /// one list.
     pub(crate) fn lacking(&self) -> Option<String> {
-        if self.only().is_some() {
+        if self.0.len() == 1 {
             return None;
         }
         let is_shown = |tally: &&Tally| self.has_quorum() || !tally.has_quorum();
@@ -68,8 +60,8 @@ impl Tallies {
 
     /// Says that too few masters `did` something.
     pub(crate) fn too_few(&self, did: &str) -> String {
-        match self.only() {
-            Some(only) => {
+        match &self.0[..] {
+            [only] => {
                 let are = if only.quorum == 1 { "is" } else { "are" };
                 let Tally {
                     count,
@@ -80,7 +72,7 @@ impl Tallies {
                 } = only;
                 format!("{count} of {masters} {list} {did}, and {quorum} {are} needed")
             }
-            None => format!("{} {did}", self.lacking().unwrap_or_default()),
+            _ => format!("{} {did}", self.lacking().unwrap_or_default()),
         }
     }
 }

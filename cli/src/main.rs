@@ -60,13 +60,14 @@ fn main() -> ExitCode {
     }
     let Args { common, verb } = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return not_parsed(error).into(),
+        Err(error) => return not_parsed(error).code().into(),
     };
     if let Some(why) = misread() {
-        return Failure::new(Exit::Usage, why).report(false).into();
+        return Failure::new(Exit::Usage, why).report(false).code().into();
     }
     dispatch(&verb, &common)
         .unwrap_or_else(|failure| failure.report(common.is_verbose()))
+        .code()
         .into()
 }
 

@@ -37,40 +37,32 @@ impl Owner {
 
     /// Returns whether `who` is the client, or the ID in one of the forms in which `status` shows it.
     pub(crate) fn is_called(&self, who: &str) -> bool {
-        let is_id = |owner: &String| owner == who || self.short_id(owner) == who;
-        let names = [&self.program.client, &self.name];
-        names.map(Option::as_deref).contains(&Some(who)) || self.owner.as_ref().is_some_and(is_id)
+        let short = self.short_id();
+        let names = [&self.program.client, &self.name, &self.owner, &short];
+        names.map(Option::as_deref).contains(&Some(who))
     }
 
     /// Returns the client, and the ID without the client. `None` without both.
     pub(crate) fn text(&self) -> Option<String> {
-        match &self.name {
+        match self.name {
             None => self.owner.clone(),
-            Some(_) => {
-                let id = self.owner.as_deref().map(|owner| self.short_id(owner));
-                Some(self.program.shown(id))
-            }
+            Some(_) => Some(self.program.shown(self.short_id())),
         }
     }
 
     /// Returns the client, or the beginning of the ID.
     pub(crate) fn short(&self) -> Option<String> {
-        let client = self.program.client.clone();
-        client.or_else(|| self.owner.as_deref().map(short_owner))
+        self.program.client.clone().or_else(|| self.short_id())
     }
 
-    /// Returns the ID without the client, and with the beginning of its UUID.
-    fn short_id(&self, owner: &str) -> String {
-        let name = self.name.as_deref().unwrap_or_default();
-        let owner = owner.strip_suffix(name).unwrap_or(owner);
-        short_owner(owner.trim_end_matches('@'))
-    }
-}
-
-/// Shortens the UUID of an owner to its first 8 digits.
-fn short_owner(owner: &str) -> String {
-    match (owner.get(..8), owner.rsplit_once(':')) {
-        (Some(start), Some((uuid, number))) if uuid.len() == 36 => format!("{start}:{number}"),
-        _ => owner.to_owned(),
+    /// Returns the ID without the client, and with the first 8 digits of its UUID.
+    fn short_id(&self) -> Option<String> {
+        let (owner, name) = (self.owner.as_deref()?, self.name.as_deref());
+        let id = owner.strip_suffix(name.unwrap_or_default());
+        let id = id.unwrap_or(owner).trim_end_matches('@');
+        Some(match (id.get(..8), id.rsplit_once(':')) {
+            (Some(start), Some((uuid, number))) if uuid.len() == 36 => format!("{start}:{number}"),
+            _ => id.to_owned(),
+        })
     }
 }

@@ -32,7 +32,9 @@ pub(super) fn command(keeper: Pid) -> io::Result<Command> {
 /// Runs the starter. Returns only if the command cannot be executed.
 pub(crate) fn start() -> ExitCode {
     let failed = try_start();
-    failed.map_or(ExitCode::FAILURE, |failure| failure.report(false).into())
+    failed.map_or(ExitCode::FAILURE, |failure| {
+        failure.report(false).code().into()
+    })
 }
 
 /// Returns why the command cannot be executed. `None` if it must not be.

@@ -16,8 +16,7 @@ use crate::{
     masters::Masters,
     output::{complain, print_json, say},
     runtime::block_on,
-    style::{Colour, Style, clean},
-    times::brief,
+    style::{Colour, Style},
     wanted::quoted,
 };
 
@@ -58,10 +57,8 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         } else {
             let style = Style::of_stdout();
             let blocks: Vec<_> = looks.iter().map(|look| text::block(look, style)).collect();
-            let source = style.paint(
-                Colour::Dim,
-                &clean(&format!("the masters are those of {source}")),
-            );
+            let source = format!("the masters are those of {source}");
+            let source = style.paint(Colour::Dim, &source);
             say(format!("{}\n{source}\n", blocks.join("\n")))?;
         }
         // Without a quorum, nothing is certain.
@@ -82,17 +79,14 @@ fn worst(looks: &[Look]) -> Option<Verdict> {
 }
 
 /// Looks at the locks until it is known whether they are renewed, if that does not take too long.
-/// Before that, says how long it takes, if it `tells`.
+/// Before that, says so, if it `tells`.
 async fn watch(locks: &Coordinator, names: &[String], tells: bool) -> Result<Vec<Look>, Failure> {
     let mut looks = look_at_all(locks, names).await?;
     let end = Instant::now() + PATIENCE;
-    if let Some(time) = open_for(&looks, end).filter(|_| tells) {
-        complain(format_args!(
-            "looks twice, for up to {}, to see whether the lock is renewed; --now looks once",
-            brief(time)
-        ));
+    if tells && is_open(&looks, end) {
+        complain("looks twice, for up to 4s, to see whether the lock is renewed; --now looks once");
     }
-    while open_for(&looks, end).is_some() {
+    while is_open(&looks, end) {
         sleep(LOOK_INTERVAL).await;
         for (look, mut next) in looks.iter_mut().zip(look_at_all(locks, names).await?) {
             // A look that masters answer too late says nothing about the lock.
@@ -105,13 +99,11 @@ async fn watch(locks: &Coordinator, names: &[String], tells: bool) -> Result<Vec
     Ok(looks)
 }
 
-/// Returns the time until it is known whether the locks are renewed. `None` if that is known, or
-/// will not be known before `end`.
-fn open_for(looks: &[Look], end: Instant) -> Option<Duration> {
-    let left = end.checked_duration_since(Instant::now())?;
+/// Returns whether it is not known yet whether the locks are renewed, and will be known before `end`.
+fn is_open(looks: &[Look], end: Instant) -> bool {
     let held = looks.iter().filter(|look| look.verdict == Verdict::Held);
-    let times = held.flat_map(|look| look.holders.iter().filter_map(HolderLook::decided_in));
-    times.filter(|time| *time <= left).max()
+    let mut times = held.flat_map(|look| look.holders.iter().filter_map(HolderLook::decided_in));
+    times.any(|time| Instant::now() + time <= end)
 }
 
 /// The time in which a lock with the default TTL is renewed.

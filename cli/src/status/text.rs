@@ -44,9 +44,8 @@ fn queue(look: &Look, style: Style) -> String {
             return unknown(format!("no master knows who waits for a {kind}"));
         }
         (None, Some(_)) => return unknown("the user may not read its queue".to_owned()),
-        (None, None) => return String::new(),
-        (Some(waiters), _) if waiters.is_empty() => return String::new(),
-        (Some(waiters), _) => waiters,
+        (Some(waiters), _) if !waiters.is_empty() => waiters,
+        _ => return String::new(),
     };
     let places = (1..).map(|place: usize| place.to_string());
     let rows = places.zip(waiters.iter().map(waiter));
