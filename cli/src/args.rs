@@ -9,7 +9,8 @@ use std::{
 };
 
 use clap::{
-    ArgAction, Args as Group, Parser, Subcommand, ValueHint, builder::RangedU64ValueParser,
+    ArgAction, Args as Group, Parser, Subcommand, ValueHint,
+    builder::{NonEmptyStringValueParser, RangedU64ValueParser},
 };
 use clap_complete::Shell;
 use quorlock::Quarantine;
@@ -128,7 +129,7 @@ pub(crate) struct Request {
     /// What `status` shows beside the host and the process ID [of `run`: the name of CMD].
     ///
     /// It is cut to what fits, and everyone who can read the locks can read it.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) label: Option<String>,
     /// Serve waiters in the order in which they came.
     #[arg(long)]
@@ -208,7 +209,8 @@ pub(crate) struct Run {
     pub(crate) kill_after: Option<Duration>,
     /// Take over the lock that `acquire` wrote into this file [- for the input].
     ///
-    /// The lock keeps its TTL, its fencing token and its slot. The file stays.
+    /// The lock keeps its TTL, its fencing token, its slot and the label of `acquire`. The file is
+    /// removed when the lock is released or gone.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "wait", "nonblock", "conflict_exit_code", "label", "fair", "read", "write", "permits", "fence", "ttl", "min_hold"])]
     pub(crate) attach: Option<PathBuf>,
     /// Name of the lock, or names of mutexes to hold all at once.
@@ -267,7 +269,7 @@ pub(crate) struct Acquire {
     pub(crate) ttl: Duration,
     /// New file for the handle [- for the output].
     ///
-    /// Only its owner can read it. An old handle is replaced, and any other file is kept.
+    /// Only its owner can read it. A file that exists is refused.
     #[arg(long, value_name = "FILE")]
     pub(crate) handle_file: PathBuf,
     /// Name of the lock, or several as for `run`.

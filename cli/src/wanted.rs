@@ -118,8 +118,9 @@ fn lock(locks: &Coordinator, names: &[String], asking: &Asking) -> Lock {
     }
 }
 
-/// Checks that several names are only asked for as mutexes, and that no name is several lines. A
-/// variable and a line can carry one fencing token, and names may contain every other separator.
+/// Checks that several names are only asked for as mutexes, that no name is several lines, and that
+/// the longest time is not shorter than the shortest. A variable and a line can carry one fencing
+/// token, and names may contain every other separator.
 pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     let options = [
         (asking.fair, "--fair"),
@@ -130,6 +131,10 @@ pub(crate) fn check(names: &[String], asking: &Asking) -> Result<(), Failure> {
     ];
     if let Some(name) = names.iter().find(|name| name.contains('\n')) {
         let sentence = format!("{name:?} has a line break, which QUORLOCK_LOCK has between names");
+        return Err(Failure::new(Exit::Usage, sentence));
+    }
+    if asking.min_hold > asking.max_hold.or(asking.min_hold) {
+        let sentence = "--min-hold is longer than --max-hold";
         return Err(Failure::new(Exit::Usage, sentence));
     }
     match options.iter().find(|(is_given, _)| *is_given) {
