@@ -27,10 +27,7 @@ pub(crate) fn release(args: &Release, common: &Common) -> Result<Exit, Failure> 
         close(&locks).await;
         released.map(|()| Exit::Success)
     });
-    let failed = released.as_ref().err();
-    if failed.is_none_or(|failure| failure.exit == Exit::Lost) {
-        handle::remove(&args.handle_file, &detached);
-    }
+    handle::remove_used(&args.handle_file, &detached, &released);
     released
 }
 

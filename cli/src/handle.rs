@@ -54,14 +54,17 @@ fn try_read(file: &Path) -> io::Result<Detached> {
     text.parse().map_err(io::Error::other)
 }
 
-/// Checks that a handle may be written: at most an old handle is there.
+/// Checks that a handle may be written. A file that is there may have the handle of a held lock.
 pub(crate) fn check_room(file: &Path) -> Result<(), Failure> {
-    has_old(file)
-        .map(drop)
-        .map_err(|error| failure(file, &error))
+    match !is_stream(file) && fs::symlink_metadata(file).is_ok() {
+        true => Err(failure(file, &io::Error::other(EXISTS))),
+        false => Ok(()),
+    }
 }
 
-/// Writes a handle to a new file, which takes the place of an old handle.
+const EXISTS: &str = "it exists; if it is the handle of a lock, run `quorlock release` first";
+
+/// Writes a handle to a new file.
 pub(crate) fn write(file: &Path, detached: &Detached) -> Result<(), Failure> {
     let text = format!("{detached}\n");
     let written = match is_stream(file) {
@@ -71,25 +74,7 @@ pub(crate) fn write(file: &Path, detached: &Detached) -> Result<(), Failure> {
     written.map_err(|error| failure(file, &error))
 }
 
-/// Returns whether there is an old handle.
-fn has_old(file: &Path) -> io::Result<bool> {
-    if is_stream(file) {
-        return Ok(false);
-    }
-    match fs::symlink_metadata(file) {
-        Ok(found) if found.is_file() && try_read(file).is_ok() => Ok(true),
-        Ok(_) => Err(io::Error::other(
-            "it exists, and is no file with an old handle",
-        )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 fn create(file: &Path, text: &str) -> io::Result<()> {
-    if has_old(file)? {
-        fs::remove_file(file)?;
-    }
     // Fails if anything is there, also a symbolic link.
     let new = OpenOptions::new()
         .write(true)
@@ -104,10 +89,13 @@ fn create(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// Removes the file of a handle that is used up, unless a newer one is in its place.
-pub(crate) fn remove(file: &Path, used: &Detached) {
+/// Removes the file of a handle if its lock was released or is gone, unless a newer one is in its
+/// place.
+pub(crate) fn remove_used(file: &Path, used: &Detached, ended: &Result<Exit, Failure>) {
     let is_used = |other: Detached| other.to_string() == used.to_string();
-    if !is_stream(file)
+    let failed = ended.as_ref().err();
+    if failed.is_none_or(|failure| failure.exit == Exit::Lost)
+        && !is_stream(file)
         && try_read(file).is_ok_and(is_used)
         && let Err(error) = fs::remove_file(file)
     {

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
     asking.ttl = detached.as_ref().map(Detached::ttl).or(asking.ttl);
     let masters = Masters::find(common, asking.quiet)?;
     let mask = OriginalMask::replace()?;
-    block_on(async {
+    let ended = block_on(async {
         let label = Path::new(program).file_name().unwrap_or_default();
         let locks = masters.of_holder(&asking, None, &label.to_string_lossy())?;
         let ttl = asking.ttl.unwrap_or(locks.ttl());
@@ -57,7 +57,11 @@ pub(crate) fn run(args: &Run, common: &Common) -> Result<Exit, Failure> {
             Err(failure) => Err(failure),
         };
         held.give_back(&asking, common, done).await
-    })
+    });
+    if let Some((file, detached)) = args.attach.as_deref().zip(detached.as_ref()) {
+        handle::remove_used(file, detached, &ended);
+    }
+    ended
 }
 
 /// Checks that the lock does not end so early that the command would get TERM at once. The dials
