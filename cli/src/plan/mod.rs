@@ -60,7 +60,7 @@ pub(crate) fn plan(args: &Plan, common: &Common) -> Result<Exit, Failure> {
         }
         let checked = subject.check().await?;
         let seen = Seen::of(locks, &change, &checked.programs);
-        let step = seen.step();
+        let step = seen.step(&checked.findings);
         let findings = step.findings(&checked);
         let (summary, exit) = seen.summary(step, &findings, &change);
         let steps = steps::steps(&change, &subject);
