@@ -19,6 +19,7 @@ use crate::{
     look::{Look, look, reason},
     masters::Masters,
     output::{print_json, say},
+    owner::Owner,
     runtime::block_on,
     status::text::block,
     style::{Cell, Colour, Style, clean, heading},
@@ -32,7 +33,7 @@ struct Report<'a> {
     is_broken: bool,
     #[serde(flatten)]
     holders: &'a HoldersLook,
-    waiters: &'a [String],
+    waiters: Option<&'a [Owner]>,
     masters: &'a [MasterReport],
 }
 
@@ -221,7 +222,7 @@ fn report(
             name: &seen.name,
             is_broken: is_broken && !rows.is_empty(),
             holders: &seen.holders,
-            waiters: seen.waiters.as_deref().unwrap_or_default(),
+            waiters: seen.waiters.as_deref(),
             masters: rows,
         });
     }

@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 use crate::{
     owner::Owner,
     style::Cell,
-    times::{age, brief, millis, rounded},
+    times::{age, brief, millis, passed, rounded},
     words::{MOST_NAMED, in_words},
 };
 
@@ -93,6 +93,16 @@ impl HoldersLook {
         }
     }
 
+    /// Returns what one look shows of the first holder, if that is unusual. It follows the holder.
+    pub(crate) fn note(&self) -> &'static str {
+        match self.holder.as_ref().and_then(|holder| holder.renewal) {
+            None | Some(Renewal::Renewed) => "",
+            Some(Renewal::NotRenewed) => ", not renewed in time",
+            Some(Renewal::MinHold) => ", kept by --min-hold",
+            Some(Renewal::Detached) => ", left by quorlock acquire",
+        }
+    }
+
     pub(crate) fn sentence(&self) -> String {
         match (&self.holder, self.others.len()) {
             (None, _) => String::new(),
@@ -142,10 +152,16 @@ impl HolderLook {
     fn find_renewal(&self) -> Option<Renewal> {
         let (left, ttl) = self.remaining.zip(self.ttl)?;
         let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
-        match (self.who.program.stays, is_overdue) {
+        // Extended later than it was left. The clocks of two hosts may be a second apart.
+        let is_older = |since| left + passed(since) > ttl + Duration::from_secs(1);
+        let stays = self.who.program.stays;
+        let is_attached =
+            stays == Some(Renewal::Detached) && self.held_since_ms.is_some_and(is_older);
+        match is_overdue {
             _ if left > ttl + NOISE => Some(Renewal::MinHold),
-            (stays, true) => stays.or(Some(Renewal::NotRenewed)),
-            (_, false) => None,
+            true if is_attached => Some(Renewal::NotRenewed),
+            true => stays.or(Some(Renewal::NotRenewed)),
+            false => is_attached.then_some(Renewal::Renewed),
         }
     }
 
@@ -273,7 +289,7 @@ pub(crate) fn clients(holders: &[Holder]) -> Option<String> {
 }
 
 const KEPT: &str = "kept by --min-hold, unless its program hangs or died, or clocks were set back";
-const LEFT: &str = "left by quorlock acquire, so nobody renews it before a program attaches it";
+const LEFT: &str = "left by quorlock acquire, and renewed only if a program has attached it";
 const FOREIGN: &str = "without a client name, so it may be a lock of another library, or data";
 /// Masters that answer one after the other show times that differ by less.
 const NOISE: Duration = Duration::from_millis(50);
@@ -287,6 +303,8 @@ fn word<S: Serializer>(kind: &Option<LockKind>, to: S) -> Result<S::Ok, S::Error
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     fn holder(kind: LockKind, owner: Option<&str>, name: Option<&str>) -> HolderLook {
@@ -387,6 +405,24 @@ mod tests {
         assert_eq!(other.decided_in(), Some(Duration::from_millis(3_300)));
         other.who = Owner::new(None, None);
         assert_eq!(other.decided_in(), None, "another mutex looks the same");
+    }
+
+    /// It was extended after it was left.
+    #[test]
+    fn a_lock_that_was_left_and_attached_is_renewed_or_late() {
+        for (age, left, expected) in [
+            (5, 4_900, Some(Renewal::Detached)),
+            (5, 8_900, Some(Renewal::Renewed)),
+            (15, 4_900, Some(Renewal::NotRenewed)),
+        ] {
+            let mut look = holder(LockKind::Mutex, None, Some("a/1+5+9000d+x"));
+            look.ttl = look.who.program.ttl;
+            look.remaining = Some(Duration::from_millis(left));
+            let since = SystemTime::now() - Duration::from_secs(age);
+            let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            look.held_since_ms = Some(since.as_millis() as u64);
+            assert_eq!(look.find_renewal(), expected, "{age} {left}");
+        }
     }
 
     #[test]

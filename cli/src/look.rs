@@ -29,10 +29,8 @@ pub(crate) struct Look {
     pub(crate) verdict: Verdict,
     #[serde(flatten)]
     pub(crate) holders: HoldersLook,
-    /// `None` if the user may not see them.
-    pub(crate) waiters: Option<Vec<String>>,
-    /// The same, with what their names say.
-    pub(crate) queue: Option<Vec<Owner>>,
+    /// `None` if the user may not see them, or no master knows them.
+    pub(crate) waiters: Option<Vec<Owner>>,
     /// The number of masters that make a majority.
     quorum: usize,
     pub(crate) masters: Vec<MasterLook>,
@@ -146,7 +144,7 @@ pub(crate) async fn look(locks: &Coordinator, name: &str) -> Result<Look, Failur
         Err(error) => return Err(error.into()),
     };
     if !sees_waiters {
-        (look.waiters, look.queue) = (None, None);
+        look.waiters = None;
     }
     for (master, (health, part)) in look.masters.iter_mut().zip(parts) {
         master.part = part;
@@ -191,18 +189,14 @@ impl Look {
             (false, _) if free.has_quorum() => Verdict::Free,
             (false, _) => Verdict::Split,
         };
+        let kind = inspection.holders.iter().find_map(|holder| holder.kind);
+        let has_queue = !matches!(kind, Some(LockKind::Mutex | LockKind::Reentrant));
+        let waiters = inspection.waiters.iter().map(|one| Owner::waiting(one));
         Self {
             name: inspection.name.to_string(),
             verdict,
             holders: HoldersLook::of(&inspection.holders),
-            waiters: Some(inspection.waiters.clone()),
-            queue: Some(
-                inspection
-                    .waiters
-                    .iter()
-                    .map(|one| Owner::waiting(one))
-                    .collect(),
-            ),
+            waiters: has_queue.then(|| waiters.collect()),
             quorum: inspection.votes.quorum(),
             masters: MasterLook::all(&inspection.votes, inspection.views()),
             counted: free,
@@ -217,7 +211,6 @@ impl Look {
             verdict: Verdict::NoQuorum,
             holders: HoldersLook::of(&[]),
             waiters: None,
-            queue: None,
             quorum: votes.quorum(),
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),

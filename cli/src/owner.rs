@@ -12,7 +12,7 @@ pub(crate) struct Owner {
     #[serde(flatten)]
     pub(crate) program: Program,
     /// The whole client name.
-    #[serde(skip)]
+    #[serde(rename = "client_name")]
     name: Option<String>,
 }
 

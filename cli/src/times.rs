@@ -26,12 +26,17 @@ pub(crate) fn rounded(time: Duration) -> String {
 /// Writes a time that has passed, such as `14:02 UTC, 3h 12m ago`. `at` is in milliseconds of Unix
 /// time, by the clock of another host.
 pub(crate) fn age(at: u64) -> String {
+    let age = humantime::format_duration(Duration::from_secs(passed(at).as_secs()));
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
-    let age = SystemTime::now().duration_since(at).unwrap_or_default();
-    let age = humantime::format_duration(Duration::from_secs(age.as_secs()));
     let time = humantime::format_rfc3339_seconds(at).to_string();
     let time = time.get(11..16).unwrap_or_default();
     format!("{time} UTC, {age} ago")
+}
+
+/// Returns the time that has passed since a time in milliseconds of Unix time.
+pub(crate) fn passed(at: u64) -> Duration {
+    let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
+    SystemTime::now().duration_since(at).unwrap_or_default()
 }
 
 /// Serializes a time as a number of milliseconds.

@@ -154,15 +154,13 @@ fn row(look: &Look) -> Vec<Cell> {
         return vec![name, Cell::wide(Colour::Red, look.sentence())];
     };
     let kind = first.kind.map_or("", LockKind::as_str);
-    let waiters = match first.kind {
-        Some(LockKind::Mutex | LockKind::Reentrant) => "unknown".to_owned(),
-        _ => (look.waiters.as_ref()).map_or("unknown".to_owned(), |all| all.len().to_string()),
-    };
+    let waiters = look.waiters.as_ref();
+    let waiters = waiters.map_or("unknown".to_owned(), |all| all.len().to_string());
     let (_, left) = look.holders.columns().unwrap_or_default();
     let named = first.client.as_ref().and_then(|_| clients(holders));
     let who = named.or(first.owner.clone());
     let who = who.unwrap_or_else(|| "no name".to_owned());
-    let who = who.trim_end_matches(',').to_owned();
+    let who = who.trim_end_matches(',').to_owned() + look.holders.note();
     let cells = [kind.to_owned(), left, waiters, who].map(Cell::plain);
     [name].into_iter().chain(cells).collect()
 }

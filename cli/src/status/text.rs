@@ -39,8 +39,8 @@ fn queue(look: &Look, style: Style) -> String {
     let unknown =
         |why: String| style.paint(Colour::Dim, &format!("  WAITING: unknown, {why}")) + "\n";
     let kind = look.holders.iter().find_map(|holder| holder.kind);
-    let waiters = match (&look.queue, kind) {
-        (_, Some(kind @ (LockKind::Mutex | LockKind::Reentrant))) => {
+    let waiters = match (&look.waiters, kind) {
+        (None, Some(kind @ (LockKind::Mutex | LockKind::Reentrant))) => {
             return unknown(format!("no master knows who waits for a {kind}"));
         }
         (None, Some(_)) => return unknown("the user may not read its queue".to_owned()),

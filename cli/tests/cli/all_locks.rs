@@ -98,7 +98,7 @@ fn without_a_name_the_status_lists_all_locks() {
 fn waits(masters: &[Server]) -> bool {
     let shown = list(masters, "--json").json();
     let locks = shown["locks"].as_array().unwrap();
-    let mut queues = locks.iter().map(|lock| lock["waiters"].as_array().unwrap());
+    let mut queues = locks.iter().filter_map(|lock| lock["waiters"].as_array());
     queues.any(|queue| !queue.is_empty())
 }
 

@@ -53,6 +53,7 @@ fn is_documented(section: &str, value: &Value) {
         "is_shared",
         "owner",
         "client",
+        "client_name",
         "label",
         "started_ms",
         "ttl_ms",
@@ -67,8 +68,10 @@ fn is_documented(section: &str, value: &Value) {
             .iter()
             .flat_map(|at| holder.map(|field| format!("{at}.{field}"))),
     );
-    let waiter = ["owner", "client", "label", "started_ms", "ttl_ms"];
-    known.extend(waiter.map(|field| format!("locks[].queue[].{field}")));
+    let waiter = &holder[2..8];
+    for at in ["locks[].waiters[]", "waiters[]"] {
+        known.extend(waiter.iter().map(|field| format!("{at}.{field}")));
+    }
     for path in &found {
         assert!(known.contains(path), "{section}: {path} is not documented");
     }

@@ -31,7 +31,7 @@ fn a_reader_that_gives_up_hears_of_the_writer_before_it() {
     let writer = Running::start(&mut with(&masters, "hold --write conf"));
     until("the writer waits", || {
         let shown = run(&masters, "status --json conf").json();
-        shown["locks"][0]["waiters"][0].is_string()
+        shown["locks"][0]["waiters"][0].is_object()
     });
     run(&masters, "run -n --read conf -- true")
         .is(75)

@@ -139,7 +139,7 @@ fn a_lock_is_shown_since_it_was_acquired() {
 #[test]
 fn a_lock_that_was_left_is_not_late() {
     let masters = masters(3);
-    let text = " left, left by quorlock acquire, so nobody renews it before ";
+    let text = " left, left by quorlock acquire, and renewed only if a program has attached it";
     run(&masters, "acquire --ttl 60s a --handle-file -").is(0);
     run(&masters, "status a").shows(text).shows(", since ");
     run(&masters, "acquire --ttl 3s b --handle-file -").is(0);
@@ -148,6 +148,7 @@ fn a_lock_that_was_left_is_not_late() {
         shown["locks"][0]["holder"]["renewal"], "detached",
         "{shown}"
     );
+    run(&masters, "status --all-keys").shows(" ago, left by quorlock acquire");
 }
 
 #[test]
