@@ -45,7 +45,8 @@ fn a_lost_lock_is_76_whatever_the_command_returns() {
         if words == long {
             running.signal(Signal::SIGTERM);
         }
-        let reason = "quorlock: lost \"a\": a majority of masters no longer hold it; ";
+        let reason = "quorlock: lost \"a\": a majority of masters no longer hold it: it was broken, \
+                      released or forgotten; ";
         let ended = running.ended().gives(76, out).in_lines(1).last_says(ADVICE);
         let ended = ended.first_says(&format!("{reason}{then}"));
         // Two decide, and the third may come later.

@@ -44,7 +44,7 @@ async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
         Ok(Err(failed)) => failed,
         Err(lost) => lost.into(),
     };
-    guard.abandon(); // a drop would release the lock
+    guard.abandon();
     Err(failed) // the queue delivers the message again
 }
 
