@@ -17,12 +17,12 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: true,
 };
 
-static ONE: Companion = Companion::key("one", "cceb", "zset");
-static TWO: Companion = Companion::key("two", "djpw", "zset");
-static THREE: Companion = Companion::key("three", "amur", "zset");
-static FOUR: Companion = Companion::key("four", "aqjt", "zset");
-static FIVE: Companion = Companion::key("five", "bgdi", "string");
-static SIX: Companion = Companion::key("six", "cgqt", "string");
+static ONE: Companion = Companion::key("one", "cceb");
+static TWO: Companion = Companion::key("two", "djpw");
+static THREE: Companion = Companion::key("three", "amur");
+static FOUR: Companion = Companion::key("four", "aqjt");
+static FIVE: Companion = Companion::key("five", "bgdi");
+static SIX: Companion = Companion::key("six", "cgqt");
 
 pub(in crate::core) static ACQUIRE: Script =
     script!("dummy/acquire", "shared/holder", "shared/store");

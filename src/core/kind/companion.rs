@@ -9,13 +9,13 @@ pub(crate) struct Companion {
     /// The purpose. If the companion is a key, the crate `quorlock-check` uses this word for the
     /// right to that key.
     pub(crate) name: &'static str,
-    /// For a key: letters that put the companion key into the same hash slot as the lock's key, and
-    /// the type, as the command `TYPE` names it. With the letters, the CRC16 of the text before the
-    /// lock's key is 0. This text is `quorlock:`, the name, a colon, the letters and another colon.
+    /// For a key: letters that put the companion key into the same hash slot as the lock's key. With
+    /// the letters, the CRC16 of the text before the lock's key is 0. This text is `quorlock:`, the
+    /// name, a colon, the letters and another colon.
     ///
     /// `None` for a channel with Redisson's name for it. Two keys such as `a` and `{a}` share a
     /// channel. This is harmless, because messages are only hints.
-    key: Option<(&'static str, &'static str)>,
+    key: Option<&'static str>,
 }
 
 /// The channel on which the release of a reentrant lock is published, for the waiters of Redisson.
@@ -24,24 +24,15 @@ pub(crate) static CHANNEL: Companion = Companion {
     key: None,
 };
 /// The times at which the waiters in the queues of a lock count as dead.
-pub(in crate::core) static DEADLINES: Companion = Companion::key("deadlines", "cbha", "zset");
+pub(in crate::core) static DEADLINES: Companion = Companion::key("deadlines", "cbha");
 /// The counter for fencing tokens. Every lock may have one.
-pub(crate) static FENCE: Companion = Companion::key("fence", "maui", "string");
+pub(crate) static FENCE: Companion = Companion::key("fence", "maui");
 
 impl Companion {
-    /// Returns a key that the crate keeps. `of_type` is `string` or `zset`.
-    pub(in crate::core) const fn key(
-        name: &'static str,
-        neutral: &'static str,
-        of_type: &'static str,
-    ) -> Self {
-        let key = Some((neutral, of_type));
+    /// Returns a key that the crate keeps.
+    pub(in crate::core) const fn key(name: &'static str, neutral: &'static str) -> Self {
+        let key = Some(neutral);
         Self { name, key }
-    }
-
-    /// Returns the type of the key, as the command `TYPE` names it. `None` for a channel.
-    pub(crate) fn of_type(&self) -> Option<&'static str> {
-        self.key.map(|(_, of_type)| of_type)
     }
 
     /// Returns the companion of `key`, the key of a lock. A cluster gives both the same hash slot.
@@ -54,7 +45,7 @@ impl Companion {
             Some(_) if has_hash_tag(key) => format!("{RESERVED}{name}::{key}"),
             // If the key stood in braces, the hash tag would end at its first `}`. Without braces,
             // a cluster hashes the whole companion key.
-            Some((neutral, _)) if key.contains('}') => {
+            Some(neutral) if key.contains('}') => {
                 format!("{RESERVED}{name}:{neutral}:{key}")
             }
             Some(_) => format!("{RESERVED}{name}:{{{key}}}"),
@@ -159,7 +150,7 @@ mod tests {
     fn the_letters_make_the_checksum_0() {
         for Companion { name, key } in kind::companion_keys() {
             let is_neutral = |letters: &str| crc16(&format!("quorlock:{name}:{letters}:")) == 0;
-            let Some((neutral, _)) = key else {
+            let Some(neutral) = key else {
                 panic!("{name} is no key");
             };
             let all = (0..26_u32.pow(4)).map(|number| {

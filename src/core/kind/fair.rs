@@ -16,7 +16,7 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: false,
 };
 
-pub(crate) static QUEUE: Companion = Companion::key("queue", "bmcq", "zset");
+pub(crate) static QUEUE: Companion = Companion::key("queue", "bmcq");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(
     "fair/acquire",

@@ -17,8 +17,8 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: false,
 };
 
-static WRITERS: Companion = Companion::key("writers", "eeqv", "zset");
-static READERS: Companion = Companion::key("readers", "gbnw", "zset");
+static WRITERS: Companion = Companion::key("writers", "eeqv");
+static READERS: Companion = Companion::key("readers", "gbnw");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(
     "read_write/acquire",

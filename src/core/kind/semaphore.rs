@@ -17,7 +17,7 @@ pub(super) static SPEC: Spec = Spec {
     has_slots: true,
 };
 
-static WAITERS: Companion = Companion::key("waiters", "anrc", "zset");
+static WAITERS: Companion = Companion::key("waiters", "anrc");
 
 pub(in crate::core) static ACQUIRE: Script = script_with_companions!(
     "semaphore/acquire",

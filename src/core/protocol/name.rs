@@ -189,9 +189,6 @@ pub struct ExampleKey {
     /// The purpose, such as `queue`. It is a part of the key: see
     /// [`docs::operations`](crate::docs::operations#rights). Empty for the key of the lock itself.
     pub purpose: &'static str,
-    /// The type, as the command `TYPE` names it. Empty for the key of the lock itself, whose type
-    /// depends on the kind.
-    pub of_type: &'static str,
     /// The key.
     pub key: String,
 }
@@ -210,12 +207,10 @@ pub fn example_keys(key_template: &str) -> Result<Vec<ExampleKey>, ConfigError> 
     let lock = KeyTemplate::parse(key_template)?.example();
     let companion = |companion: &'static Companion| ExampleKey {
         purpose: companion.name,
-        of_type: companion.of_type().unwrap_or_default(),
         key: lock.companion(companion).to_owned(),
     };
     let own = ExampleKey {
         purpose: "",
-        of_type: "",
         key: lock.key().to_string(),
     };
     Ok([own]
