@@ -13,7 +13,10 @@ use crate::{
         reason::Reason,
         vote::Slot,
     },
-    driver::{claim::ClaimHandle, context::Context},
+    driver::{
+        claim::{ClaimHandle, Level},
+        context::Context,
+    },
 };
 
 /// The lock was not detached. Its guard holds it as before, perhaps with a longer TTL.
@@ -42,8 +45,8 @@ impl Guard {
     /// **Attach a lock once.** If two processes attach it, and one of them releases it, a third one
     /// may acquire it while the other guard is valid for up to a TTL, and these two have the same
     /// fencing token. So let the queue deliver a job to one worker at a time, or attach under a
-    /// lock on the job. If the job fails, or if that lock is lost, [abandon](Self::abandon) the
-    /// guard: dropping it would release the lock, perhaps while another process has attached it.
+    /// lock on the job. [Abandon](Self::abandon_on_drop) the guard of a job that fails: otherwise,
+    /// its drop would release the lock, perhaps while another process has attached it.
     ///
     /// An [owner](crate::Owner) whose lock was detached cannot acquire that name again, for good:
     /// its attempt would take the detached lock over.
@@ -65,16 +68,16 @@ impl Guard {
         }
     }
 
-    /// Ends this guard and its renewal without a release. The lock stays on the masters until its
-    /// TTL has passed. If it was [detached](Self::detach) before, it can be attached again until
-    /// then. Sends nothing.
+    /// Lets the lock stay on the masters when this guard is dropped, until its TTL has passed. Only
+    /// [`release`](Self::release) still releases it. If the lock was [detached](Self::detach) before,
+    /// it can be attached again until then.
     ///
-    /// Use this for a guard of an attached lock whose job has failed, also if the lock was lost:
-    /// another process may have attached it.
+    /// Use this for the guard of an attached lock. If its job fails, panics or is dropped, or if the
+    /// lock was lost, another process may attach the lock next, and a release would take it away.
     ///
     /// If the owner has other guards of this lock, or its [minimum hold](crate::Lock::min_hold) is
-    /// not over, the guard ends as if it was dropped. Otherwise, its owner cannot acquire that name
-    /// again, as after [`detach`](Self::detach).
+    /// not over, the guard is dropped as usual. Otherwise, its owner cannot acquire that name again,
+    /// as after [`detach`](Self::detach).
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -84,15 +87,15 @@ impl Guard {
     /// # let locks = Coordinator::new((0..3).map(|_| MemoryMaster::new()))?;
     /// let guard = locks.mutex("orders/42").acquire().await?;
     /// let message = guard.detach(Duration::from_secs(60)).await?;
-    /// let guard = locks.attach(&message).await?;
-    /// guard.abandon(); // the job has failed
-    /// let guard = locks.attach(&message).await?;
-    /// # drop(guard);
+    /// let guard = locks.attach(&message).await?.abandon_on_drop();
+    /// drop(guard); // the job has failed
+    /// locks.attach(&message).await?.release().await?;
     /// # Ok(()) }
     /// ```
-    pub fn abandon(self) {
-        // A level that cannot be detached is dropped.
-        self.levels().for_each(|level| drop(level.detach()));
+    #[must_use = "a guard that is dropped holds nothing"]
+    pub fn abandon_on_drop(self) -> Self {
+        self.levels().for_each(Level::abandon_on_drop);
+        self
     }
 }
 
@@ -128,7 +131,7 @@ impl Coordinator {
     /// # Errors
     ///
     /// - [`Gone`](Reason::Gone): a majority of masters do not have the lock any more, because it
-    ///   has expired, or was released or broken.
+    ///   has expired, or was released, broken or forgotten.
     /// - [`Config`](Reason::Config): the lock belongs to [other masters, another key template or
     ///   another database](ConfigError::ForeignDetached), or its TTL is above
     ///   [`max_ttl`](crate::Builder::max_ttl). Nothing was sent.

@@ -128,10 +128,9 @@ async fn a_lock_that_is_not_held_any_more_is_gone() {
     sleep(seconds(1)).await;
     let _next = others.mutex(NAME).try_acquire().await.unwrap();
     let error = others.attach(&taken).await.unwrap_err();
-    assert!(error.to_string().starts_with(
-        "could not lock \"orders/42\": it is not held any more: it has expired, or was released or \
-         broken: "
-    ), "{error}");
+    let gone = "it is not held any more: it has expired, or was released, broken or forgotten: ";
+    let text = format!("could not lock \"orders/42\": {gone}");
+    assert!(error.to_string().starts_with(&text), "{error}");
     assert!(is_gone(Err(error)));
 }
 
@@ -185,37 +184,45 @@ async fn an_attached_lock_is_healed_released_and_lost_like_any_other() {
     assert_eq!(world.holders(), [""; 3], "the release is owed");
 }
 
-/// A drop would release the lock, perhaps when another process has attached it.
+/// A release would take the lock away from the next process.
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_lock_stays_for_the_next_process() {
     for kind in KINDS {
         let world = World::new(3).await;
         let [worker, others] = [another(&world), another(&world)];
         let detached = detach(own(kind, &world.locks).acquire().await.unwrap()).await;
-        let guard = worker.attach(&detached).await.unwrap();
+        let guard = worker.attach(&detached).await.unwrap().abandon_on_drop();
         world.inject([Fault::Down, Fault::Down]);
-        let failed = guard.detach(LONG).await.unwrap_err();
-        failed.guard.abandon();
+        drop(guard.detach(LONG).await.unwrap_err());
         world.clear_faults();
         sleep(seconds(1)).await;
-        let guard = others.attach(&detached).await.unwrap();
+        let guard = others.attach(&detached).await.unwrap().abandon_on_drop();
         sleep(2 * LONG).await;
         assert!(guard.is_valid(), "{kind}");
         worker.close().await;
         assert!(guard.is_valid(), "{kind}");
-        guard.abandon();
+        let job = tokio::spawn(async move {
+            let _guard = guard;
+            panic!("the job has failed");
+        });
+        assert!(job.await.is_err());
+        let guard = others.attach(&detached).await.unwrap().abandon_on_drop();
+        assert!(guard.is_valid(), "{kind}");
+        drop(guard);
         sleep(LONG + seconds(1)).await; // nobody renews it
         assert!(is_gone(others.attach(&detached).await), "{kind}");
 
         // A guard that has lost a lock that another one holds.
         let detached = detach(own(kind, &others).acquire().await.unwrap()).await;
-        let lost = others.attach(&detached).await.unwrap();
+        let lost = others.attach(&detached).await.unwrap().abandon_on_drop();
         lost.stop_renewing();
-        let guard = others.attach(&detached).await.unwrap();
+        let guard = others.attach(&detached).await.unwrap().abandon_on_drop();
         assert_eq!(lost.lost().await.reason, LostReason::Expired, "{kind}");
-        lost.abandon();
+        drop(lost);
         sleep(LONG).await;
         assert!(guard.is_valid(), "{kind}");
+        guard.release().await.unwrap();
+        assert!(is_gone(others.attach(&detached).await), "{kind}");
     }
 }
 
@@ -225,13 +232,13 @@ async fn a_guard_that_cannot_be_abandoned_is_dropped() {
     let owner = world.locks.new_owner();
     let lock = lock(LockKind::Reentrant, &world.locks, &owner);
     let (outer, inner) = (lock.acquire().await.unwrap(), lock.acquire().await.unwrap());
-    inner.abandon();
+    drop(inner.abandon_on_drop());
     assert_eq!(outer.depth(), 1);
-    outer.release().await.unwrap();
+    outer.abandon_on_drop().release().await.unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
 
     let lock = world.lock().min_hold(seconds(20)); // longer than the TTL
-    lock.try_acquire().await.unwrap().abandon();
+    drop(lock.try_acquire().await.unwrap().abandon_on_drop());
     sleep(seconds(19)).await;
     assert_eq!(world.holders(), ["mine"; 3]);
     sleep(seconds(2)).await;

@@ -376,7 +376,7 @@ impl Task {
             return;
         };
         if self.random.is_one_in(3) {
-            guard.abandon();
+            drop(guard.abandon_on_drop());
             return self.shared.detached.lock().push(passed);
         }
         self.release(guard).await;

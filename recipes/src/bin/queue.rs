@@ -32,20 +32,16 @@ async fn enqueue(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
 async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     let detached: Detached = io::read_to_string(io::stdin())?.parse()?;
     let guard = match locks.attach(&detached).await {
-        Ok(guard) => guard,
+        Ok(guard) => guard.abandon_on_drop(), // the job may fail
         Err(error) if *error.reason() == Reason::Gone => {
             println!("the lock has ended: see in your data whether the job is done");
             return Ok(());
         }
         Err(error) => return Err(error.into()), // the queue delivers the message again
     };
-    let failed = match guard.run(job()).await {
-        Ok(Ok(())) => return Ok(guard.release().await?),
-        Ok(Err(failed)) => failed,
-        Err(lost) => lost.into(),
-    };
-    guard.abandon();
-    Err(failed) // the queue delivers the message again
+    guard.run(job()).await??; // after an error, the queue delivers the message again
+    guard.release().await?;
+    Ok(())
 }
 
 async fn job() -> Result<(), Box<dyn Error>> {

@@ -34,6 +34,11 @@ impl Level {
         }
     }
 
+    /// Lets a drop leave the lock in place, if the lock can be detached then.
+    pub(crate) fn abandon_on_drop(&self) {
+        self.is_abandoned.store(true, Ordering::Relaxed);
+    }
+
     fn undetachable(&self) -> ConfigError {
         ConfigError::Undetachable {
             name: self.claim.name().to_string(),

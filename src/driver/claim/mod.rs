@@ -283,6 +283,8 @@ pub(crate) struct Level {
     owned: Option<Arc<OwnedLock>>,
     /// `true` if other clients may share the lock with this level.
     is_shared: AtomicBool,
+    /// `true` if a drop leaves the lock in place.
+    is_abandoned: AtomicBool,
 }
 
 impl Level {
@@ -292,6 +294,7 @@ impl Level {
             claim,
             owned,
             is_shared: AtomicBool::new(access == Access::Shared),
+            is_abandoned: AtomicBool::new(false),
         }
     }
 
@@ -321,6 +324,9 @@ impl Level {
 
 impl Drop for Level {
     fn drop(&mut self) {
-        self.end(false);
+        let is_left = self.claim.has_left.load(Ordering::Relaxed);
+        if is_left || !*self.is_abandoned.get_mut() || self.detach().is_err() {
+            self.end(false);
+        }
     }
 }
