@@ -80,7 +80,7 @@ async fn not_attached(locks: &Coordinator, error: &AcquireError, wait: &str) -> 
         (Reason::Gone, _) => Failure::new(
             Exit::Lost,
             format!(
-                "the lock {name:?} is not held any more: it expired, or was released or broken"
+                "the lock {name:?} is not held any more: it expired, or was released, broken or forgotten"
             ),
         ),
         (Reason::Config(error), _) => error.clone().into(),

@@ -31,8 +31,8 @@ pub enum Reason {
         reply: Arc<str>,
     },
 
-    /// A lock that was detached is not held any more: it has expired, or was released or broken.
-    /// Only [`attach`](crate::Coordinator::attach) fails for this reason. Another holder may have
+    /// A lock that was detached is not held any more: it has expired, or was released, broken or
+    /// forgotten by masters. Only [`attach`](crate::Coordinator::attach) fails for this reason. Another holder may have
     /// the lock.
     Gone,
 
@@ -158,7 +158,7 @@ impl fmt::Display for Reason {
             }
             Self::Config(error) => return error.fmt(f),
             Self::Denied { .. } => "a right or a command is missing",
-            Self::Gone => "it is not held any more: it has expired, or was released or broken",
+            Self::Gone => "it is not held any more: it has expired, or was released, broken or forgotten",
             Self::Held { remaining: None } => "held by another holder",
             Self::Held {
                 remaining: Some(left),

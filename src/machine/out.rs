@@ -95,7 +95,7 @@ pub(crate) enum MasterEvent {
     /// This program cannot read the key that shows restarts.
     OriginDenied { why: Arc<str> },
     /// These programs have used other lists of masters lately.
-    OtherLists { clients: String },
+    OtherLists { clients: String, ours: String },
     /// The master may have forgotten locks.
     Quarantined { left: Duration, why: &'static str },
     /// Too many releases waited for the master, and the oldest were given up.

@@ -77,8 +77,7 @@ fn one_process_acquires_a_lock_of_each_kind_and_another_releases_it() {
 fn a_lock_that_is_not_held_any_more_is_gone() {
     let masters = masters(3);
     let file = handle(&masters);
-    let gone =
-        "quorlock: the lock \"a\" is not held any more: it expired, or was released or broken";
+    let gone = "quorlock: the lock \"a\" is not held any more: it expired, or was released, broken or forgotten";
     acquire(&masters, "a", &file).is(0);
     run(&masters, "break --yes a").is(0);
     ended(&mut attached(&masters, &file, "echo ran"))

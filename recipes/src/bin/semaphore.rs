@@ -33,7 +33,8 @@ async fn report(locks: &Coordinator, directory: &str, job: u32) -> Result<()> {
         fs::remove_dir_all(&scratch)?;
     }
     fs::create_dir(&scratch)?; // fails if another job has the slot
-    guard.run(sleep(Duration::from_millis(20))).await?; // the work, which a loss stops
+    // The work. After a loss, the directory may be that of the next holder.
+    guard.run(sleep(Duration::from_millis(20))).await?;
     println!("job {job} in {slot}");
     fs::remove_dir(&scratch)?;
     drop(guard); // not before: the next holder of the slot makes the directory

@@ -133,10 +133,13 @@ fn a_worker_releases_the_lock_of_the_process_that_enqueued_the_job() {
     let start = |role: &str| {
         let mut command = program(env!("CARGO_BIN_EXE_queue"), &masters);
         command.arg(role).stdin(Stdio::piped());
+        command.env("QUORLOCK_CLIENT_NAME", "shop-3");
         command
     };
     let mut first = Service::start(start("enqueue"));
     let message = first.line();
+    let token = masters[0].command(&["GET", "video/42"]);
+    assert!(token.ends_with("@shop-3"), "{token}");
     first.child.kill().unwrap(); // by SIGKILL
     assert!(message.starts_with("quorlock:1:600000:"), "{message}");
     let busy = start("enqueue").output().unwrap();

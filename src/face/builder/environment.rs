@@ -71,9 +71,9 @@ pub fn variables() -> Result<(Vec<String>, Vec<String>), ConfigError> {
 fn sorted(names: impl Iterator<Item = String>) -> Result<(Vec<String>, Vec<String>), ConfigError> {
     let settings = SETTINGS.map(|[name, ..]| name);
     let (known, mut others): (Vec<_>, Vec<_>) = names.partition(|name| settings.contains(&&**name));
-    let is_of_run = |name: &str| OF_RUN.split(' ').any(|one| one == name);
+    let is_no_setting = |name: &str| NO_SETTINGS.split(' ').any(|one| one == name);
     let is_foreign = |name: &str| FOREIGN.iter().any(|part| name.contains(part));
-    others.retain(|name| !name.starts_with('_') && !is_of_run(name) && !is_foreign(name));
+    others.retain(|name| !name.starts_with('_') && !is_no_setting(name) && !is_foreign(name));
     for name in &others {
         let text = name.to_uppercase();
         let rated = settings.iter().map(|near| (likeness(&text, near), near));
@@ -156,11 +156,13 @@ pub const SETTINGS: [[&str; 4]; 14] = [
 pub(super) const MASTERS: &str = "QUORLOCK_MASTERS";
 /// The variable with the password.
 pub(super) const PASSWORD: &str = "QUORLOCK_PASSWORD";
+/// The variable with the client name, which is no setting that programs share.
+pub(super) const CLIENT_NAME: &str = "QUORLOCK_CLIENT_NAME";
 /// The kind of the settings that name a file.
 const FILE: &str = "FILE";
-/// The variables that `quorlock run` sets.
-const OF_RUN: &str = "QUORLOCK_LOCK QUORLOCK_VOTES QUORLOCK_VALID_UNTIL_MS QUORLOCK_FENCING_TOKEN \
-    QUORLOCK_SLOT";
+/// The variables that are no settings: the name of one program, and what `quorlock run` sets.
+const NO_SETTINGS: &str = "QUORLOCK_CLIENT_NAME QUORLOCK_LOCK QUORLOCK_VOTES \
+    QUORLOCK_VALID_UNTIL_MS QUORLOCK_FENCING_TOKEN QUORLOCK_SLOT";
 /// A variable with one of these parts in its name is ignored, because it describes a Kubernetes
 /// service or is for tests.
 const FOREIGN: [&str; 3] = ["_SERVICE_", "_PORT", "_TEST_"];
@@ -236,6 +238,7 @@ mod tests {
             ("QUORLOCK_MAX_WAIT", unknown),
             ("QUORLOCK_METRICS", unknown),
             ("QUORLOCK_LOCK_TTL", unknown),
+            ("QUORLOCK_CLIENT_NAME", ours),
             ("QUORLOCK_LOCK", ours),
             ("QUORLOCK_VOTES", ours),
             ("QUORLOCK_VALID_UNTIL_MS", ours),

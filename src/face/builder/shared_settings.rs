@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, de::Error as _};
 use super::certificates;
 use super::{
     Builder, Coordinator,
-    environment::{self, MASTERS, PASSWORD},
+    environment::{self, CLIENT_NAME, MASTERS, PASSWORD},
 };
 use crate::{
     core::{config_error::ConfigError, restart::Quarantine},
@@ -226,7 +226,8 @@ impl Builder {
     /// Returns a builder with the [shared settings](SharedSettings) of the environment. The command
     /// line reads the same variables: `QUORLOCK_MASTERS`, which must be set,
     /// `QUORLOCK_OLD_MASTERS`, `QUORLOCK_KEY_TEMPLATE`, `QUORLOCK_MAX_TTL`, `QUORLOCK_QUARANTINE`
-    /// and others.
+    /// and others. `QUORLOCK_CLIENT_NAME` is the [client name](Self::client_name) of this program,
+    /// which the command line does not read.
     ///
     /// If all programs use this method, an operator can change the settings on which all programs
     /// must agree, such as the masters, without new code. All methods of the builder can still be
@@ -241,7 +242,7 @@ impl Builder {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use quorlock::Builder;
     ///
-    /// let locks = Builder::from_env()?.client_name("web-3/812").build()?;
+    /// let locks = Builder::from_env()?.build()?;
     /// # Ok(()) }
     /// ```
     pub fn from_env() -> Result<Self, ConfigError> {
@@ -250,7 +251,11 @@ impl Builder {
             let reason = "has no masters: set it to their URLs, with commas between them";
             return Err(wrong(format!("the variable {MASTERS}"), reason));
         }
-        settings.builder()
+        let name = env::var_os(CLIENT_NAME).filter(|name| !name.is_empty());
+        let name = name.map(text).transpose();
+        let name = name.map_err(|reason| wrong(format!("the variable {CLIENT_NAME}"), reason))?;
+        let builder = settings.builder()?;
+        Ok(name.into_iter().fold(builder, Builder::client_name))
     }
 }
 

@@ -109,7 +109,8 @@ impl Dialer {
         connection.last_heard = Some(last_heard);
         let clients = self.apart(&found, is_first);
         if !clients.is_empty() && machine.note_apart(&clients) {
-            observer.on(&MasterEvent::OtherLists { clients });
+            let ours = machine.roster.masters.join(", ");
+            observer.on(&MasterEvent::OtherLists { clients, ours });
         }
         Ok(found.loss)
     }
