@@ -102,7 +102,7 @@ impl Masters {
         let idle = runtime::start()?;
         let settings = self.settings.clone().read_files()?;
         let shared = CheckSettings::from(&settings);
-        let locks = idle.block_on(async { self.build(client_name()) })?;
+        let locks = idle.block_on(async { self.coordinator() })?;
         Ok(ToCheck {
             locks,
             lists: [settings.masters, settings.old_masters],
@@ -127,17 +127,17 @@ impl Masters {
         }
         let kept = asking.min_hold.map(|_| Renewal::MinHold);
         let renewal = left.map(|_| Renewal::Detached).or(kept);
-        self.build(holder_name(ttl, renewal, label))
+        self.build(holder_name(ttl, renewal, label), false)
     }
 
-    /// Returns the coordinator. Must be called inside a runtime.
+    /// Returns the coordinator of a program that takes no lock. Must be called inside a runtime.
     pub(crate) fn coordinator(self) -> Result<Coordinator, Failure> {
-        self.build(client_name())
+        self.build(client_name(), true)
     }
 
-    fn build(self, name: Option<String>) -> Result<Coordinator, Failure> {
+    fn build(self, name: Option<String>, only_looks: bool) -> Result<Coordinator, Failure> {
         let count = self.settings.masters.len();
-        let mut builder = self.settings.builder()?;
+        let mut builder = self.settings.builder()?.only_looks(only_looks);
         if let Some(name) = name {
             builder = builder.client_name(name);
         }

@@ -16,7 +16,7 @@
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
 --          'observed': a master without a record counts as new, unless the caller knew it.
--- ARGV[2]  the name of the connection
+-- ARGV[2]  the name of the connection. A program that takes no lock gives '', and leaves nothing
 -- ARGV[3], ARGV[4], and so on  two arguments for each process that the caller has met here: its
 --          run id, and the ms since the caller last heard from it
 -- returns  text  'SINCE NOW RUN_ID SIGN NAME NAME ..'
@@ -113,6 +113,9 @@ local MINUTE, HOUR, WEEK, MOST = 60000, 3600000, 604800000, 200
 local function note_program()
   local name = ARGV[2]
   local settings, max_ttl = string.match(name, '^(quorlock:%x+:%x+:(%d+):)')
+  if not settings then
+    return
+  end
   local fields = {}
   for at = 0, 31 do
     fields[at + 1] = 'lists.' .. at

@@ -31,6 +31,8 @@ pub(crate) struct Config {
     /// A hash of the lists of masters, their databases and the key template. Programs with the same
     /// place have the same locks.
     pub(crate) place: u64,
+    /// Whether the program takes no lock, so that its lists are no danger to others.
+    pub(crate) only_looks: bool,
 }
 
 impl Config {
@@ -53,6 +55,7 @@ impl Config {
             quarantine: Quarantine::default(),
             max_ttl: None,
             place: 0,
+            only_looks: false,
         })
     }
 

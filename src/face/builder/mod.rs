@@ -320,6 +320,13 @@ impl Builder {
         self.set(name, |config| &mut config.client_name)
     }
 
+    // For the command line: a program that takes no lock leaves nothing on the masters, so that a look
+    // with other lists is no alarm.
+    #[doc(hidden)]
+    pub fn only_looks(self, only_looks: bool) -> Self {
+        self.set(Ok(only_looks), |config| &mut config.only_looks)
+    }
+
     /// Sets a name that tells this coordinator from others in the program. The metrics of its
     /// masters have a label `coordinator` with this name.
     /// [`MasterHealth::coordinator`](crate::health::MasterHealth::coordinator) is this name, too, and log messages

@@ -255,7 +255,7 @@ impl Builder {
         let name = name.map(text).transpose();
         let name = name.map_err(|reason| wrong(format!("the variable {CLIENT_NAME}"), reason))?;
         let builder = settings.builder()?;
-        Ok(name.into_iter().fold(builder, Builder::client_name))
+        Ok(name.into_iter().fold(builder, Self::client_name))
     }
 }
 
