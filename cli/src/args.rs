@@ -287,7 +287,8 @@ pub(crate) struct Release {
 
 /// Shows who holds locks, since when, and who waits in queues.
 ///
-/// Without a name, lists all locks that are held.
+/// Without a name, lists all locks of quorlock that are held. A lock of another library is shown by
+/// its name only.
 #[derive(Debug, Group)]
 pub(crate) struct Status {
     /// Names of the locks [all that are held].

@@ -68,7 +68,7 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             let unknown = Failure::new(Exit::Unavailable, sentence);
             return Err(seen.refused(&action).unwrap_or(unknown));
         };
-        if !seen.is_held_anywhere() {
+        if !seen.is_held_anywhere() && args.holder.is_none() {
             report(args, &seen, &[], true)?;
             return Ok(Exit::Success);
         }

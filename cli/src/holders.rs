@@ -114,7 +114,7 @@ impl HoldersLook {
     /// Returns a row for each of several holders.
     pub(crate) fn rows(&self) -> Vec<Vec<Cell>> {
         let several = self.iter().filter(|_| !self.others.is_empty());
-        let row = |one: &HolderLook| [one.who.text().unwrap_or_default(), one.outlook()];
+        let row = |one: &HolderLook| [one.who.text().unwrap_or_default(), one.state()];
         several
             .map(|one| row(one).map(Cell::plain).into())
             .collect()

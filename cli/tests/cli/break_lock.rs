@@ -136,4 +136,7 @@ fn a_mutex_is_broken_by_the_name_of_its_holder() {
     )
     .is(0)
     .shows_times(3, "  broken\n");
+    run(&masters, &format!("break -y --holder {client} job"))
+        .is(76)
+        .says("is not one holder of \"job\": it is free");
 }

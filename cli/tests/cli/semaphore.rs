@@ -84,7 +84,7 @@ fn status_shows_all_holders_and_break_removes_them() {
     }
     let ended = run(&masters, "status job")
         .begins("job  held as a semaphore by 2 holders\n")
-        .shows_times(2, "  renewed "); // a row for each
+        .shows_times(2, ", renewed "); // a row for each
     assert!(ended.out.matches("  2 holders  ").count() >= 2, "{ended}");
     let mut lines = ended.out.lines();
     assert!(lines.all(|line| line.chars().count() <= 100), "{ended}");
