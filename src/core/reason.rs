@@ -32,8 +32,8 @@ pub enum Reason {
     },
 
     /// A lock that was detached is not held any more: it has expired, or was released, broken or
-    /// forgotten by masters. Only [`attach`](crate::Coordinator::attach) fails for this reason. Another holder may have
-    /// the lock.
+    /// forgotten by masters. Only [`attach`](crate::Coordinator::attach) fails for this reason.
+    /// Another holder may have the lock.
     Gone,
 
     /// Other holders have the lock on so many masters that the rest is no majority.
@@ -158,7 +158,9 @@ impl fmt::Display for Reason {
             }
             Self::Config(error) => return error.fmt(f),
             Self::Denied { .. } => "a right or a command is missing",
-            Self::Gone => "it is not held any more: it has expired, or was released, broken or forgotten",
+            Self::Gone => {
+                "it is not held any more: it has expired, or was released, broken or forgotten"
+            }
             Self::Held { remaining: None } => "held by another holder",
             Self::Held {
                 remaining: Some(left),

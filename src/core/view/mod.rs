@@ -53,7 +53,10 @@ impl fmt::Display for LockState {
 impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TakenAway => "a majority of masters no longer hold it for this guard: it was broken, released or forgotten",
+            Self::TakenAway => {
+                "a majority of masters no longer hold it for this guard: it was broken, released or \
+                 forgotten"
+            }
             Self::Closed => {
                 "the tasks of its coordinator have ended: the runtime has shut down, a task panicked, \
                  or this process was forked"
@@ -305,7 +308,8 @@ mod tests {
             (LockState::InDoubt, "in doubt"),
             (
                 LockState::Lost(LostReason::TakenAway),
-                "lost: a majority of masters no longer hold it for this guard: it was broken, released or forgotten",
+                "lost: a majority of masters no longer hold it for this guard: it was broken, released \
+                 or forgotten",
             ),
             (
                 LockState::Lost(LostReason::Expired),
