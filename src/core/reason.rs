@@ -36,7 +36,9 @@ pub enum Reason {
     /// Another holder may have the lock.
     Gone,
 
-    /// Other holders have the lock on so many masters that the rest is no majority.
+    /// Other holders have the lock on so many masters that those which are left and can vote are no
+    /// majority. While masters are down, this may be what a failed attempt has left on one of them:
+    /// see [`Inspection::is_split`](crate::Inspection::is_split).
     ///
     /// The votes do not name the holder of a mutex. [`Lock::inspect`](crate::Lock::inspect) names a
     /// holder that has a [client name](crate::Builder::client_name). An inspection takes another

@@ -38,7 +38,8 @@ impl Guard {
     /// others away for that time only.
     ///
     /// Use this for work that one process begins and another one finishes, such as a job in a
-    /// queue. A guard of another type is turned into a `Guard` first: `Guard::from(guard)`.
+    /// queue. A guard of another type, such as a fenced one, is turned into a `Guard` first:
+    /// `Guard::from(guard)`. The attached guard has its [tokens](Self::fencing_tokens).
     ///
     /// # Not guaranteed
     ///

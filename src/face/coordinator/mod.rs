@@ -33,10 +33,9 @@ mod questions;
 /// `spawn_blocking` or `block_in_place`.
 ///
 /// When the runtime of the task shuts down, locks that are held are no longer renewed. Then
-/// [`lost`](crate::Guard::lost) and [`run`](crate::Guard::run) end at once, all other checks of a
-/// guard stay true until then, or until its validity ends, no release is sent any more, and
-/// acquisitions fail with
-/// [`Closed`](crate::Reason::Closed). The same happens if a
+/// [`lost`](crate::Guard::lost) and [`run`](crate::Guard::run) end at once when they are called. Until
+/// one of them was called, or the validity ends, all other checks of a guard stay true. No release is
+/// sent any more, and acquisitions fail with [`Closed`](crate::Reason::Closed). The same happens if a
 /// [stream](crate::MasterSpec::with_connector) of the program panics, and in a process that was forked
 /// after the coordinator was made. The parent of that process keeps its locks. A panic of a
 /// `tracing` subscriber, a metrics recorder or a waker harms no call.
