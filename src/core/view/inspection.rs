@@ -370,12 +370,19 @@ fn by_several(seen: &[Option<Seen>], quorum: &Quorum, quarantined: MasterSet) ->
     })
 }
 
-/// Returns the owners of all tickets that at least one master has, in the order of the tickets.
-pub(crate) fn queue(seen: &[Option<Seen>]) -> Vec<String> {
+/// Returns the owners of all tickets that at least one master has, in the order of the tickets. A
+/// holder waits no more, although a master that did not grant it the lock may still have its ticket.
+pub(crate) fn queue(seen: &[Option<Seen>], holders: &[Holder]) -> Vec<String> {
     let tickets: BTreeSet<_> = seen.iter().flatten().flat_map(|seen| &seen.queue).collect();
-    tickets
-        .into_iter()
-        .map(|ticket| Ticket::owner_of(ticket).to_owned())
+    let owners = tickets.into_iter().map(|ticket| Ticket::owner_of(ticket));
+    let holds = |owner: &str| {
+        holders
+            .iter()
+            .any(|one| one.owner.as_deref() == Some(owner))
+    };
+    owners
+        .filter(|owner| !holds(owner))
+        .map(ToOwned::to_owned)
         .collect()
 }
 
@@ -605,7 +612,7 @@ mod tests {
         let texts = [
             format!("{a}\n{b}\n{ticket}"),
             format!("{b}\n{c}\n{a}"),
-            format!("{b}\n{ticket}"),
+            format!("{b}\n{ticket}\n0000000000000002:a:1"), // it has not granted the lock to a:1
         ];
         let seen = inspection(&texts.each_ref().map(String::as_str));
         let holders = seen.holders.iter();
@@ -622,7 +629,7 @@ mod tests {
             MasterView::Free | MasterView::Unknown => 0,
         });
         assert_eq!(views.collect::<Vec<_>>(), [2, 3, 1]);
-        assert_eq!(queue(&seen.seen), ["d:1"]);
+        assert_eq!(queue(&seen.seen, &seen.holders), ["d:1"]);
     }
 
     #[test]
@@ -634,6 +641,6 @@ mod tests {
             "free".to_owned(),
         ];
         let seen = seen(&texts.each_ref().map(String::as_str));
-        assert_eq!(queue(&seen), ["b:1", "a:1"]);
+        assert_eq!(queue(&seen, &[]), ["b:1", "a:1"]);
     }
 }

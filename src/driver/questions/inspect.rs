@@ -31,10 +31,11 @@ pub(crate) async fn inspect(context: &Context, lock_id: &LockId) -> Result<Inspe
         let views = Asked::Inspect(inspection::views(&seen).collect());
         return Err(QuorumError::new(&name, votes, views).into());
     }
+    let holders = inspection::holders(&seen, masters.quorum(), masters.quarantined());
     Ok(Inspection {
         name,
-        holders: inspection::holders(&seen, masters.quorum(), masters.quarantined()),
-        waiters: inspection::queue(&seen),
+        waiters: inspection::queue(&seen, &holders),
+        holders,
         votes,
         lock_id: lock_id.clone(),
         seen,
