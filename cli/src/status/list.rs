@@ -166,7 +166,7 @@ fn row(look: &Look) -> Vec<Cell> {
 }
 
 const CUT: &str = "cut short: there are more than 1,000 locks, or more keys than a majority of \
-    masters shows in 10s";
+    masters shows in 10s; name the locks, or their beginning: --key-template 'job{name}'";
 const LEFT: &str = "left out, because too few masters still have them: ";
 /// The most locks that are shown.
 const MOST: usize = 1_000;
