@@ -238,40 +238,7 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let facts = masters.iter().filter_map(Master::facts);
     let connected = facts.clone().flat_map(|facts| &facts.programs);
     let connected: Vec<_> = connected.filter_map(|one| one.name.as_ref()).collect();
-    let mut ranked: Vec<_> = facts
-        .flat_map(|facts| ranked(facts, &connected, expected))
-        .collect();
-    ranked.sort_by_key(|(_, one)| one.last_dial);
-    // Each master has its own entries. The newest comes first.
-    let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
-    for (rank, one) in &ranked {
-        let (worst, _) = found.entry(one.name.lists.to_string()).or_insert((0, one));
-        *worst = *rank.max(worst);
-    }
-    let rows = [EARLIER_LISTS, EARLIER_OLD, EARLIER_APART]
-        .into_iter()
-        .enumerate();
-    let findings = rows.filter_map(|(rank, row)| {
-        let of_row = found.values().filter(|(worst, _)| *worst == rank);
-        let who: BTreeSet<_> = of_row.clone().map(|(_, one)| one.shown()).collect();
-        let left = of_row.map(|(_, one)| expected.recent_for(one)).max()?;
-        let until = match rank {
-            0 => String::new(),
-            _ => format!("; this ends in {} if none comes again", time(left)),
-        };
-        Some(row.with(in_short(&who) + &until))
-    });
-    findings.collect()
-}
-
-/// Returns the programs with other lists that have dialled a master and are gone, and how much of a
-/// danger each is: 0, 1 or 2. Only times of one master can be compared.
-fn ranked(
-    facts: &Facts,
-    connected: &[&ConnectionName],
-    expected: &Expected,
-) -> Vec<(usize, EarlierProgram)> {
-    let earlier = facts.earlier();
+    let earlier = facts.flat_map(Facts::earlier);
     let earlier = earlier.filter(|one| one.name.keys == expected.ours.keys);
     let is_old = |lists: ListsId| expected.apart.is_some_and(|[old, _]| old == lists);
     let (others, near): (Vec<_>, Vec<_>) =
@@ -291,10 +258,29 @@ fn ranked(
         let ranks = beside.map(|other| 1 + usize::from(other.name.is_apart_from(&one.name)));
         ranks.max().unwrap_or(0)
     };
-    let gone = others
+    // Each master has its own entry.
+    let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
+    for one in others.iter().filter(|one| !is_connected(one.name.lists)) {
+        let (worst, newest) = found.entry(one.name.lists.to_string()).or_insert((0, one));
+        *worst = rank(one).max(*worst);
+        if one.last_dial < newest.last_dial {
+            *newest = one;
+        }
+    }
+    let rows = [EARLIER_LISTS, EARLIER_OLD, EARLIER_APART]
         .into_iter()
-        .filter(|one| !is_connected(one.name.lists));
-    gone.map(|one| (rank(&one), one)).collect()
+        .enumerate();
+    let findings = rows.filter_map(|(rank, row)| {
+        let of_row = found.values().filter(|(worst, _)| *worst == rank);
+        let who: BTreeSet<_> = of_row.clone().map(|(_, one)| one.shown()).collect();
+        let left = of_row.map(|(_, one)| expected.recent_for(one)).max()?;
+        let until = match rank {
+            0 => String::new(),
+            _ => format!("; this ends in {} if none comes again", time(left)),
+        };
+        Some(row.with(in_short(&who) + &until))
+    });
+    findings.collect()
 }
 
 fn time(time: Duration) -> String {
