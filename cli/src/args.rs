@@ -209,8 +209,8 @@ pub(crate) struct Run {
     pub(crate) kill_after: Option<Duration>,
     /// Take over the lock that `acquire` wrote into this file [- for the input].
     ///
-    /// The lock keeps its TTL, its fencing token, its slot and the label of `acquire`. The file is
-    /// removed when the lock is released or gone.
+    /// The lock keeps its TTL, its fencing token, its slot and the label of `acquire`, so --label and
+    /// -n cannot be given. The file is removed when the lock is released or gone.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "wait", "nonblock", "conflict_exit_code", "label", "fair", "read", "write", "permits", "fence", "ttl", "min_hold"])]
     pub(crate) attach: Option<PathBuf>,
     /// Name of the lock, or names of mutexes to hold all at once.

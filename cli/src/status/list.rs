@@ -90,7 +90,7 @@ fn are_all(locks: &Coordinator, found: &[MasterLocks]) -> Result<bool, Failure> 
         false => Exit::Configuration,
     };
     let why = reasons(found).unwrap_or_default();
-    let few = answered.too_few("answered");
+    let few = answered.too_few("listed them");
     let sentence = format!("cannot list the locks: only {few}; {why}; {ADVICE}");
     Err(Failure::new(exit, sentence))
 }

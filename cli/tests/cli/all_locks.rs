@@ -121,7 +121,7 @@ fn a_lock_without_a_majority_is_listed() {
         .gives(69, "")
         .in_lines(1)
         .first_says(
-            "quorlock: cannot list the locks: only 1 of 3 masters answered, and 2 are needed; ",
+            "quorlock: cannot list the locks: only 1 of 3 masters listed them, and 2 are needed; ",
         )
         .last_says("; run `quorlock doctor` with the same masters\n");
 }
@@ -199,7 +199,7 @@ fn a_user_without_a_right_gets_no_list() {
         ended(&mut as_bob(&masters, &words))
             .gives(78, "")
             .in_lines(1)
-            .first_says("quorlock: cannot list the locks: only 0 of 3 masters answered, ")
+            .first_says("quorlock: cannot list the locks: only 0 of 3 masters listed them, ")
             .says(says);
     }
     allow(&masters, "+@all -get ~*");

@@ -164,7 +164,8 @@ impl MasterHealth {
     }
 
     /// Returns whether the master is [down](MasterState::Down) and all dials will fail until
-    /// someone changes a setting of the master or of this program, such as a wrong password. See
+    /// someone changes a setting of the master or of this program, such as a wrong password. Not for
+    /// a server that is listed twice, which a failover may explain. See
     /// [mistakes](crate::docs::operations#while-it-runs).
     pub fn needs_repair(&self) -> bool {
         self.refusal.is_some()

@@ -378,7 +378,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Any [`ConfigError`] except the errors about a single lock. Nothing was sent.
+    /// Any [`ConfigError`] except the errors about a single lock. Nothing was sent. If the runtime has
+    /// no timers, the message of tokio's panic comes first.
     pub fn build(self) -> Result<Coordinator, ConfigError> {
         let listed = Listed::parse(self.masters.clone(), self.old_masters.clone())?;
         let opener = self.opener(listed.lists_id())?;
