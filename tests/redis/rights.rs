@@ -335,8 +335,11 @@ fn the_first_attempt_finds_each_missing_right_and_takes_nothing() {
         for &kind in kinds {
             for is_fenced in [false, true] {
                 for (right, rules) in without_each(kind, is_fenced) {
-                    if server::is_before_7() && matches!(&*right, "del" | "evalsha") {
-                        continue; // these servers tell no script, and some tries would delete
+                    // These servers tell no script, and some tries would delete, or read all while the
+                    // key of the last question is there, for 1 ms.
+                    let untold = ["del", "evalsha", "get", "hgetall"];
+                    if server::is_before_7() && untold.contains(&&*right) {
+                        continue;
                     }
                     let case = format!("{version}: {kind}, fenced {is_fenced}, without {right}");
                     give(&masters, &rules);
