@@ -18,7 +18,7 @@ use crate::{
     lists::Tallies,
     look::{Look, look, reason},
     masters::Masters,
-    output::{print_json, say},
+    output::{complain, print_json, say},
     owner::Owner,
     runtime::block_on,
     status::text::block,
@@ -160,7 +160,9 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let free = tallies(&[Outcome::Broken, Outcome::Free]);
     let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);
     let is_free_on_majority = free.has_quorum();
-    report(args, seen, &rows, is_free_on_majority)?;
+    let broken = count(Outcome::Broken);
+    let told = format!("broke {:?} on {broken} masters", seen.name);
+    report(args, seen, &rows, is_free_on_majority).inspect_err(|_| complain(told))?;
     if is_free_on_majority {
         return Ok(Exit::Success);
     }

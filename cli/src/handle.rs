@@ -56,10 +56,9 @@ fn try_read(file: &Path) -> io::Result<Detached> {
 
 /// Checks that a handle may be written. A file that is there may have the handle of a held lock.
 pub(crate) fn check_room(file: &Path) -> Result<(), Failure> {
-    match !is_stream(file) && fs::symlink_metadata(file).is_ok() {
-        true => Err(failure(file, &io::Error::other(EXISTS))),
-        false => Ok(()),
-    }
+    let is_new = is_stream(file) || fs::symlink_metadata(file).is_err();
+    let new = is_new.then_some(()).ok_or(io::Error::other(EXISTS));
+    new.map_err(|error| failure(file, &error))
 }
 
 const EXISTS: &str = "it exists; if it is the handle of a lock, run `quorlock release` first";
@@ -93,8 +92,7 @@ fn create(file: &Path, text: &str) -> io::Result<()> {
 /// place.
 pub(crate) fn remove_used(file: &Path, used: &Detached, ended: &Result<Exit, Failure>) {
     let is_used = |other: Detached| other.to_string() == used.to_string();
-    let failed = ended.as_ref().err();
-    if failed.is_none_or(|failure| failure.exit == Exit::Lost)
+    if !matches!(ended, Err(failure) if failure.exit != Exit::Lost)
         && !is_stream(file)
         && try_read(file).is_ok_and(is_used)
         && let Err(error) = fs::remove_file(file)

@@ -38,6 +38,10 @@ fn a_full_disk_does_no_harm() {
     assert_free(&masters, "a");
     let _holder = Running::hold(&masters, "a");
     ended(script(&masters, "-n -v a", "exit 4").stderr(full())).is(75);
+    // Nobody would know that the lock is broken.
+    let broken = ended(with(&masters, "break --yes a").stdout(full()));
+    broken.is(74).says("broke \"a\" on 3 masters");
+    assert_free(&masters, "a");
 }
 
 #[test]
