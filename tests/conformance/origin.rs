@@ -376,6 +376,13 @@ fn a_dial_leaves_its_lists_once_a_minute() {
         assert_eq!((others.len(), kept.len(), kept[0].0), (0, 1, 0));
         assert!(is_now(&kept[0].1), "{kept:?}");
 
+        // A program that takes no lock leaves nothing, and begins the quarantine all the same.
+        asked.write(None);
+        let (looked, _) = asked.ask_as("", &[], STRICT);
+        assert!(looked.loss.is_some() && looked.others.is_empty());
+        let left = asked.0.command(&["HGET", ORIGIN_KEY, "lists.0"]);
+        assert!(["", "(nil)"].contains(&&*left), "{left}");
+
         // The entry of another program with the same settings is young enough, or not.
         let young = [(7, entry(now, DAY, MINUTE / 2, &own))];
         assert_eq!(asked.note(&young).1, young);
