@@ -5,12 +5,13 @@ use std::{env, error::Error, io, time::Duration};
 
 use quorlock::{Builder, Coordinator, Detached, Reason};
 
-/// Longer than a job waits in the queue. All programs have this `max_ttl`.
+/// Longer than a job waits in the queue. `QUORLOCK_MAX_TTL` must be at least this in all programs:
+/// `detach` refuses a longer TTL.
 const IN_QUEUE: Duration = Duration::from_secs(600);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let locks = Builder::from_env()?.max_ttl(IN_QUEUE).build()?;
+    let locks = Builder::from_env()?.build()?;
     let done = match env::args().nth(1).as_deref() {
         Some("enqueue") => enqueue(&locks).await,
         _ => work(&locks).await,
@@ -23,7 +24,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn enqueue(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     let lock = locks.mutex("video/42");
     let guard = lock.acquire_within(Duration::from_secs(1)).await?;
-    let detached = guard.detach(IN_QUEUE).await?;
+    let detached = guard.detach(IN_QUEUE).await;
+    let detached = detached.map_err(|refused| refused.error)?; // drops the guard
     println!("{detached}");
     Ok(())
 }

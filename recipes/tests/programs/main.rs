@@ -134,8 +134,12 @@ fn a_worker_releases_the_lock_of_the_process_that_enqueued_the_job() {
         let mut command = program(env!("CARGO_BIN_EXE_queue"), &masters);
         command.arg(role).stdin(Stdio::piped());
         command.env("QUORLOCK_CLIENT_NAME", "shop-3");
+        command.env("QUORLOCK_MAX_TTL", "10m");
         command
     };
+    let short = start("enqueue").env("QUORLOCK_MAX_TTL", "1m").output();
+    let refused = String::from_utf8(short.unwrap().stderr).unwrap();
+    assert!(refused.contains("(QUORLOCK_MAX_TTL)"), "{refused}");
     let mut first = Service::start(start("enqueue"));
     let message = first.line();
     let token = masters[0].command(&["GET", "video/42"]);
