@@ -19,14 +19,25 @@ use crate::{
     },
 };
 
-/// The lock was not detached. Its guard holds it as before, perhaps with a longer TTL.
+/// The lock was not detached. Its guard holds it as before, perhaps with a longer TTL, and releases
+/// it when this error is dropped.
 #[derive(Debug, thiserror::Error)]
 #[error("could not detach {:?}: {error}", .guard.name())]
 #[non_exhaustive]
 pub struct DetachError {
     /// The guard.
     pub guard: Guard,
-    /// The reason.
+    /// The reason:
+    ///
+    /// - [`Config`](ExtendError::Config) of a TTL that [cannot be used](ConfigError::OutOfRange),
+    ///   such as one above [`max_ttl`](crate::Builder::max_ttl): repair the program or its settings.
+    ///   Nothing was sent.
+    /// - [`Config`](ExtendError::Config) that is [`Undetachable`](ConfigError::Undetachable): drop
+    ///   the owner's other guards of this lock, or wait for the end of its
+    ///   [minimum hold](crate::Lock::min_hold), and detach the guard again.
+    /// - [`NoQuorum`](ExtendError::NoQuorum): detach the guard again after a pause, while it is
+    ///   valid.
+    /// - [`Lost`](ExtendError::Lost): stop the work, and drop the guard.
     pub error: ExtendError,
 }
 
