@@ -148,8 +148,10 @@ table! {
         "nothing, if no program has run yet, or all have strict quarantine; otherwise start no program for a \
          quarantine";
     QUARANTINED = Warn "quorlock:origin"; "it may have forgotten locks, and has no vote until those have expired";
-        "wait; if it did not restart, look for a backup or another replica that connected";
-    RESTARTED = Warn "quorlock:origin"; "it restarted, so the next program that dials it begins a quarantine"; "wait";
+        "wait; if it did not restart and is not new, look for FLUSHALL, another server at its address, a \
+         failover, and a backup or another replica that connected";
+    RESTARTED = Warn "quorlock:origin";
+        "it restarted, or is another server than before, so the next program that dials it begins a quarantine"; "wait";
     UNTRACKED = Warn "CLIENT TRACKING";
         "it tells nobody of changes: waiters poll, and programs with quarantine do not notice if it loses \
          its keys, by FLUSHALL or as a replica for a while, and two of them may get one lock";
@@ -215,7 +217,8 @@ table! {
     OTHER_TEMPLATE = Info "key template"; "their locks and yours never exclude each other, even of the same name";
         "Builder::key_template, if they should";
     QUARANTINES = Warn "votes"; "a program that starts now can acquire no lock until the quarantines are over";
-        "wait; that of a new master begins when a program dials it, such as `quorlock status NAME`, and not this check";
+        "wait; that of a master that is new, restarted, was replaced or lost its key begins when a program dials it, \
+         such as `quorlock status NAME`, and not this check";
     SHARED_DATA = Warn "master_replid"; "one of them took the data of the other, and lost its own locks then";
         START_EMPTY;
     SHARED_DATA_UNNOTICED = Critical "master_replid";
