@@ -58,15 +58,20 @@ impl Seen {
 
     pub(super) fn step(&self, findings: &[Finding]) -> Step {
         let [old, both, new] = [Part::Old, Part::Both, Part::New].map(|part| self.has(part));
+        // A warning: programs with only the old list came after programs with both.
+        let tells = |severity| {
+            (findings.iter()).any(|one| one.setting == "lists" && one.severity == severity)
+        };
         match (old, both, new) {
             (true, _, true) => Step::Unsafe,
             (false, false, false) if self.has(Part::Other) => Step::Unknown,
-            _ if findings.iter().any(is_late) => Step::EndOld,
+            _ if tells(Severity::Warn) => Step::EndOld,
             (_, false, false) => Step::Begin,
-            (true, true, false) => Step::EndOld,
-            (false, true, false) => Step::LeaveOld,
-            (false, true, true) => Step::EndBoth,
-            (false, false, true) => Step::StopOld,
+            // Programs without a list in common with others must end before any other step.
+            _ if old || tells(Severity::Critical) => Step::EndOld,
+            (_, true, false) => Step::LeaveOld,
+            (_, true, true) => Step::EndBoth,
+            (_, false, true) => Step::StopOld,
         }
     }
 
@@ -80,7 +85,6 @@ impl Seen {
         let has = |severity| findings.iter().any(|one| one.severity == severity);
         let is_no_majority = |one: &&Finding| one.setting == "votes" && one.masters.is_empty();
         let has_no_majority = findings.iter().any(is_no_majority);
-        let has_come = findings.iter().any(|one| is_late(one));
         let cannot_see = !self.is_enough
             || self.has(Part::Other)
             || self.has(Part::Unknown)
@@ -99,7 +103,7 @@ impl Seen {
             Step::Unknown => (text(UNKNOWN_LISTS), 3),
             _ if has(Severity::Critical) => (text("Not now: first do what the findings say."), 3),
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority => (text(NO_VOTES), 1),
-            Step::EndOld if has_come => (text(STILL_COME), 1),
+            Step::EndOld if !self.has(Part::Old) => (text(STILL_COME), 1),
             Step::EndOld => (format!("Not yet: programs with {old} must end."), 1),
             Step::EndBoth => (text("Not yet: programs with both lists must end."), 1),
             _ if cannot_see => (text(CANNOT_SEE), 1),
@@ -142,11 +146,6 @@ const STILL_COME: &str =
 const CANNOT_SEE: &str = "Not all can be seen. Make sure yourself before the next step.";
 const NO_VOTES: &str = "\
 Not yet: too few masters can vote, as the findings say. Wait until they do, and run this again.";
-
-/// Returns whether a program with only the old list came after programs with both.
-fn is_late(finding: &Finding) -> bool {
-    (finding.setting, finding.severity) == ("lists", Severity::Warn)
-}
 
 /// Returns the programs that all masters show and the change concerns.
 fn programs(masters: &[MasterPrograms], change: &Change) -> BTreeMap<Part, PartReport> {
