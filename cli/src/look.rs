@@ -19,7 +19,7 @@ use crate::{
     owner::Owner,
     style::{Cell, heading},
     times::{micros, millis},
-    words::in_words_of_the_file,
+    words::{ADVICE, in_words_of_the_file},
 };
 
 /// The reports of the masters about one lock. The fields are those of the JSON.
@@ -44,7 +44,7 @@ pub(crate) struct Look {
     pub(crate) inspection: Option<Inspection>,
     /// The reason why there is no quorum, if the user lacks a right.
     #[serde(skip)]
-    denied: Option<Outage>,
+    denied: Option<String>,
 }
 
 /// What is known of a lock. A worse verdict comes later.
@@ -215,7 +215,7 @@ impl Look {
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
-            denied: denied(locks, votes),
+            denied: denied(locks, name, votes),
         }
     }
 
@@ -240,7 +240,7 @@ impl Look {
             }
             _ => {
                 (self.verdict, self.counted) = (Verdict::NoQuorum, able);
-                self.denied = denied(locks, votes);
+                self.denied = denied(locks, &self.name, votes);
             }
         }
     }
@@ -248,9 +248,8 @@ impl Look {
     /// Returns the failure of an action if so many masters refuse the user or deny a right that
     /// nothing is known.
     pub(crate) fn refused(&self, action: &str) -> Option<Failure> {
-        self.denied
-            .as_ref()
-            .map(|denied| denied.failure(action, ""))
+        let why = format!("{action}: {}", self.denied.as_ref()?);
+        Some(Failure::new(Exit::Configuration, why))
     }
 
     /// Returns the heading of a table of the masters.
@@ -332,9 +331,16 @@ impl MasterLook {
 }
 
 /// Returns the reason for these votes, if so many masters refuse the user or deny a right that
-/// another try is useless.
-fn denied(locks: &Coordinator, votes: &Votes) -> Option<Outage> {
-    Some(Outage::in_votes(locks, votes, Stage::Begins)).filter(Outage::is_refusal)
+/// another try is useless. Says how to give the right: the doctor tries another key.
+fn denied(locks: &Coordinator, name: &str, votes: &Votes) -> Option<String> {
+    let Outage::Refused(why) = Outage::in_votes(locks, votes, Stage::Begins) else {
+        return None;
+    };
+    let lock = locks.mutex(name);
+    let mut failures = votes.iter().filter_map(|row| row.failure());
+    let cure = failures.find_map(|failure| failure.cure(lock.key()?));
+    let advice = cure.map(|cure| in_words_of_the_file(&format!("{cure}; then {ADVICE}")));
+    Some(why.replace(ADVICE, advice.as_deref().unwrap_or(ADVICE)))
 }
 
 /// Returns why there is no answer, or no vote.

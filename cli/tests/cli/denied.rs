@@ -36,7 +36,7 @@ fn ends_at_once(masters: &[Server], words: &str, expected: i32) -> Ended {
 }
 
 const LACKS: &str = ": a right or a command is missing on 127.0.0.1:";
-const ADVICE: &str = "; run `quorlock doctor` with the same masters\n";
+const ADVICE: &str = " run `quorlock doctor` with the same masters\n";
 const ALL: &str = "+@all ~*";
 const NO_SCRIPTS: &str = "+@all -eval -evalsha ~*";
 const OTHER_KEYS: &str = "+@all ~locks:* ~quorlock:*";
@@ -67,6 +67,16 @@ fn masters_that_deny_the_lock_are_78_at_once() {
         allow(&masters, rules);
         let ended = ends_at_once(&masters, words, 78).last_says(ADVICE);
         ended.says("quorlock: cannot ").says(LACKS).says("NOPERM");
+    }
+    // The doctor, which tries another key, finds nothing.
+    for (rules, words, right) in [
+        (OTHER_KEYS, "status a", "~a"),
+        (OTHER_KEYS, "break --yes a", "~a"),
+        ("+@all -eval ~*", "status a", "+eval +evalsha"),
+    ] {
+        allow(&masters, rules);
+        let cure = format!("; ACL SETUSER bob {right}; then run `quorlock doctor`");
+        ends_at_once(&masters, words, 78).says(&cure);
     }
     // Such a user sees mutexes, and no queue.
     allow(&masters, "+@all ~a");

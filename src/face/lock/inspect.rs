@@ -66,6 +66,12 @@ impl<G> Lock<G> {
         Ok(first)
     }
 
+    /// Returns the first key of the lock. `None` if its name cannot be used.
+    #[doc(hidden)]
+    pub fn key(&self) -> Option<&str> {
+        self.draft.lock_id().ok().map(|lock_id| &**lock_id.key())
+    }
+
     /// Returns whether the lock is held. A lock counts as held if another client could not acquire
     /// it now, because it is free on too few masters. A shared lock that has a holder counts as
     /// held, even if it has room for more holders: see [`available_permits`](Lock::available_permits).
