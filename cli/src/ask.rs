@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher, RandomState},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use humantime::format_duration;
@@ -17,7 +17,7 @@ use crate::{
     loss::{self, blame},
     outage::{Outage, WAIT_LONGER, not_ready},
     output::complain,
-    times::brief,
+    times::{brief, passed},
     waiting::tell,
     wanted::{Wanted, name_of, quoted},
     words::{ADVICE, in_words_of_the_file},
@@ -60,8 +60,7 @@ impl Held {
 
     /// Returns the Unix time in milliseconds until which the lock is valid unless it is renewed.
     pub(crate) fn valid_until_ms(&self) -> u64 {
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        let until = now.unwrap_or_default() + self.guard.remaining();
+        let until = passed(0) + self.guard.remaining();
         u64::try_from(until.as_millis()).unwrap_or(u64::MAX)
     }
 

@@ -1,13 +1,13 @@
 //! The name under which the locks of this process are shown.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use nix::unistd::gethostname;
 use serde::Serialize;
 
 use crate::{
     holders::Renewal,
-    times::{age, millis},
+    times::{age, millis, passed},
 };
 
 /// The length of the longest client name.
@@ -35,8 +35,7 @@ pub(crate) fn client_name_of(process: u32) -> Option<String> {
 /// `web-3/812+1764252180+10000+backup`. If its lock `stays` when it has ended, a letter follows the
 /// TTL.
 pub(crate) fn holder_name(ttl: Duration, stays: Option<Renewal>, label: &str) -> Option<String> {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let (started, program) = (now.unwrap_or_default().as_secs(), client_name()?);
+    let (started, program) = (passed(0).as_secs(), client_name()?);
     let millis = ttl.as_millis().min(u32::MAX.into());
     let label = label.replace(SPACE, "-").replace(' ', &SPACE.to_string());
     let label: String = printable(&label).collect();

@@ -1,9 +1,7 @@
 //! `quorlock doctor`: the check of all masters, with the commands that fix each finding. Its metrics
 //! are for the textfile collector of the node exporter.
 
-use std::{
-    cmp::Reverse, collections::BTreeSet, ffi::OsString, fs, path::Path, process, time::SystemTime,
-};
+use std::{cmp::Reverse, collections::BTreeSet, ffi::OsString, fs, path::Path, process};
 
 use quorlock::Quarantine;
 use quorlock_check::{Finding, Severity};
@@ -19,6 +17,7 @@ use crate::{
     output::{print_json, say},
     runtime::block_on,
     style::{Colour, Style, clean},
+    times::passed,
     words::in_words_of_the_file,
 };
 
@@ -212,8 +211,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 
 /// Returns the metrics about the masters of `source`: all, and those that can vote.
 fn metrics(source: &str, found: [(Severity, usize); 4], [all, voting]: [usize; 2]) -> String {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.unwrap_or_default().as_secs();
+    let now = passed(0).as_secs();
     let source = format!("source={source:?}"); // a label has the escapes of Rust
     let findings = found.map(|(severity, count)| {
         format!("quorlock_doctor_findings{{severity=\"{severity}\",{source}}} {count}\n")

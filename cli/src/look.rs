@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::{join, try_join_all};
 use quorlock::{
-    AskError, Coordinator, Inspection, Lock, LockKind, QuorumError,
+    AskError, Coordinator, Inspection, Lock, LockKind,
     tools::MasterView,
     votes::{Failure as VoteFailure, Vote, VoteRow, Votes},
 };
@@ -222,12 +222,7 @@ impl Look {
     /// Changes the verdict about a free lock if too few masters can vote. `error` is the reason why
     /// not all can.
     fn doubt(&mut self, error: &AskError, locks: &Coordinator) {
-        let (AskError::Denied { votes, .. }
-        | AskError::NoQuorum(QuorumError { votes, .. })
-        | AskError::NotAll { votes, .. }) = error
-        else {
-            return;
-        };
+        let Some(votes) = error.votes() else { return };
         for (master, row) in self.masters.iter_mut().zip(votes.iter()) {
             master.reason = master.reason.take().or(reason(row));
         }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, time::Duration};
 
 use quorlock::{
-    AskError, Coordinator, QuorumError,
+    AskError, Coordinator,
     health::{MasterHealth, MasterState},
     tools::DialRefusal,
     votes::{Failure as VoteFailure, VoteRow, Votes},
@@ -204,10 +204,7 @@ pub(crate) fn not_ready(
     stage: Stage,
     action: &str,
 ) -> Failure {
-    let (AskError::Denied { votes, .. }
-    | AskError::NoQuorum(QuorumError { votes, .. })
-    | AskError::NotAll { votes, .. }) = error
-    else {
+    let Some(votes) = error.votes() else {
         return Failure::new(Exit::Unavailable, format!("{action}: {error}"));
     };
     let in_votes = Outage::in_votes(locks, votes, stage);

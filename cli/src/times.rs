@@ -33,7 +33,8 @@ pub(crate) fn age(at: u64) -> String {
     format!("{time} UTC, {age} ago")
 }
 
-/// Returns the time that has passed since a time in milliseconds of Unix time.
+/// Returns the time that has passed since a time in milliseconds of Unix time. Since 0, it is the
+/// Unix time.
 pub(crate) fn passed(at: u64) -> Duration {
     let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at);
     SystemTime::now().duration_since(at).unwrap_or_default()

@@ -82,6 +82,16 @@ impl AskError {
         self.is_mistake() || matches!(self, Self::Closed)
     }
 
+    /// Returns the last answer of each master. `None` if nothing was sent.
+    #[doc(hidden)]
+    pub fn votes(&self) -> Option<&Votes> {
+        match self {
+            Self::Closed | Self::Config(_) => None,
+            Self::Denied { votes } | Self::NotAll { votes } => Some(votes),
+            Self::NoQuorum(error) => Some(&error.votes),
+        }
+    }
+
     /// Returns whether another call fails as well, because of a mistake in this program, or in the
     /// settings and rights of the masters.
     pub fn is_mistake(&self) -> bool {
