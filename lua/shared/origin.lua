@@ -8,11 +8,7 @@
 --                    clock; 0: never
 --          'seen'    when this record was first written, in ms of this master's clock
 --          'replid'  the replication id of the process
---          'lists.0' to 'lists.31'  the programs of the last 7 days, one field for all programs with
---                    the same lists, keys and longest TTL: 'FIRST LAST NAME', their first and last
---                    dial in ms of this master's clock, and the name of the last one. LAST may be
---                    a minute old, unless others began after it. A new one takes the field with
---                    the oldest LAST.
+--          'lists.0' to 'lists.31'  see shared/programs
 -- ARGV[1]  'strict': a master without a record counts as having forgotten its locks. If other
 --          callers took it for new, it counts as having forgotten them when it was first seen.
 --          'observed': a master without a record counts as new, unless the caller knew it.
@@ -109,53 +105,6 @@ if since == 0 and ARGV[1] == 'strict' then
 end
 
 local reply = { since_text, string.format('%.0f', now), run_id, sign }
-local MINUTE, HOUR, WEEK, MOST = 60000, 3600000, 604800000, 200
-local function note_program()
-  local name = ARGV[2]
-  local settings, max_ttl = string.match(name, '^(quorlock:%x+:%x+:(%d+):)')
-  if not settings then
-    return
-  end
-  local fields = {}
-  for at = 0, 31 do
-    fields[at + 1] = 'lists.' .. at
-  end
-  local own, oldest, words, newest = nil, { last = now }, {}, 0
-  for at, text in ipairs(redis.call('HMGET', KEYS[1], unpack(fields))) do
-    local first, last, other = string.match(text or '', '^(%d+) (%d+) (%S+)$')
-    if #(other or '') > MOST or tonumber(first or 0) > tonumber(last or 0) then
-      first, last = nil, nil
-    end
-    local entry = { field = fields[at], first = tonumber(first or now), last = tonumber(last or 0) }
-    -- The clock may have been set back.
-    if entry.last > now or now - entry.last > WEEK then
-      entry.last = 0
-      if text and text ~= '' then
-        words[#words + 1], words[#words + 2] = entry.field, ''
-      end
-    elseif string.sub(other, 1, #settings) == settings then
-      own = entry
-    else
-      newest = math.max(newest, entry.first)
-      entry.name = now - entry.last <= HOUR + max_ttl and other
-    end
-    fields[at] = entry
-    oldest = entry.last < oldest.last and entry or oldest
-  end
-  for _, entry in ipairs(fields) do
-    if entry.name and (not own or entry.last >= own.first) then
-      local is_after = own and own.last >= entry.first
-      reply[#reply + 1] = (is_after and '' or '?') .. entry.name
-    end
-  end
-  -- After a program with other settings has begun, it counts that this one still comes.
-  if not own or now - own.last > MINUTE or own.last < newest then
-    local entry = own or oldest
-    words[#words + 1] = entry.field
-    words[#words + 1] = string.format('%.0f %.0f %s', own and own.first or now, now, name)
-    redis.call('HSET', KEYS[1], unpack(words))
-  end
-end
 -- Locks do not depend on it: a master that is full is dialled all the same.
-pcall(note_program)
+pcall(note_program, reply, KEYS[1], ARGV[2], now, true)
 return table.concat(reply, ' ')

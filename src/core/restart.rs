@@ -99,9 +99,20 @@ pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     /// `None` if nothing shows that the master may have lost locks.
     pub(crate) loss: Option<DataLoss>,
-    /// Other programs that dialled the master lately, and whether another program with our lists did
-    /// so after them.
-    pub(crate) others: Vec<(ConnectionName, bool)>,
+    pub(crate) others: Vec<OtherProgram>,
+}
+
+/// A program with other settings that was seen on the master lately, and whether another program
+/// with our settings was seen there after it.
+pub(crate) type OtherProgram = (ConnectionName, bool);
+
+/// Reads names as `lua/shared/programs.lua` tells them.
+pub(crate) fn read_others<'a>(names: impl Iterator<Item = &'a str>) -> Vec<OtherProgram> {
+    let others = names.filter_map(|word| {
+        let name = word.trim_start_matches('?');
+        Some((ConnectionName::parse(name)?, name == word))
+    });
+    others.collect()
 }
 
 impl Incarnation {
@@ -127,13 +138,7 @@ impl Incarnation {
         Some(Self {
             run_id: run_id.to_owned(),
             loss: (since > 0).then_some(DataLoss { age, sign }),
-            others: others
-                .iter()
-                .filter_map(|word| {
-                    let name = word.trim_start_matches('?');
-                    Some((ConnectionName::parse(name)?, name == *word))
-                })
-                .collect(),
+            others: read_others(others.iter().copied()),
         })
     }
 }

@@ -45,7 +45,7 @@ pub(super) async fn supervise(dialer: Dialer, port: Port) {
             return;
         };
         let ended = match dialled {
-            Ok(dialled) => serve(dialled, &mut outage, &port).await,
+            Ok(dialled) => serve(dialled, &dialer, &mut outage, &port).await,
             Err(error) => Some(Ended::DialFailed(error)),
         };
         let Some(ended) = ended else {
@@ -132,6 +132,7 @@ async fn unless_done<T>(port: &Port, step: impl Future<Output = T>) -> Option<T>
 /// found. Returns `None` once nothing is left to deliver and nothing more will be posted.
 async fn serve(
     (mut connection, loss): (RedisConnection, Option<DataLoss>),
+    dialer: &Dialer,
     outage: &mut Outage,
     port: &Port,
 ) -> Option<Ended> {
@@ -140,7 +141,10 @@ async fn serve(
         session.connect(cx, connection.round_trip, loss, connection.reports_changes);
     });
     let mut timer = LazyTimer::default();
+    let is_noted = connection.last_heard.is_some() && !port.machine.config.only_looks;
+    let mut looks = Box::pin(dialer.look_each_minute(&port.machine, port.master, is_noted));
     poll_fn(|cx| {
+        let _ = looks.as_mut().poll(cx);
         // More iterations in one poll would delay other tasks.
         for _ in 0..8 {
             let (has_acted, next) = match exchange(cx, &mut connection, outage, port) {

@@ -4,11 +4,10 @@ use std::array;
 
 use super::{plain::Plain, *};
 use crate::core::{
+    kind::script::{LOOK, ORIGIN},
     protocol::connection_name::ConnectionName,
-    restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments},
+    restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments, read_others},
 };
-
-const TEXT: &str = include_str!("../../lua/shared/origin.lua");
 
 /// The run id of the process that is asked, of an earlier process, or of no process.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -195,7 +194,7 @@ impl Asked {
         quarantine: Quarantine,
     ) -> (Incarnation, u64) {
         let arguments = origin_arguments(name, known, quarantine);
-        let mut words = vec!["EVAL", TEXT, "1", ORIGIN_KEY];
+        let mut words = vec!["EVAL", ORIGIN.text(), "1", ORIGIN_KEY];
         words.extend(arguments.iter().map(String::as_str));
         let reply = self.0.command(&words);
         let now = reply.split(' ').nth(1).and_then(|now| now.parse().ok());
@@ -332,20 +331,43 @@ fn a_process_with_another_replication_id_lost_its_locks() {
 /// Programs, and whether they came between others with the settings of the caller.
 type Others = Vec<(ConnectionName, bool)>;
 
-/// The text of an entry, with its times as the number of milliseconds before now.
+/// The text of an entry of programs that were seen at their last dial. The times are in milliseconds
+/// before now.
 fn entry(now: u64, first: u64, last: u64, name: &str) -> String {
-    format!("{} {} {name}", now - first, now - last)
+    seen_later(now, first, last, last, name)
+}
+
+fn seen_later(now: u64, first: u64, last: u64, seen: u64, name: &str) -> String {
+    let [first, last, seen] = [first, last, seen].map(|age| now - age);
+    format!("{first} {last} {seen} {name}")
 }
 
 impl Asked {
     /// Writes these entries, and returns the others that the caller is told of, and all entries.
     fn note(&self, entries: &[(usize, String)]) -> (Others, Vec<(usize, String)>) {
+        self.noted(entries, || self.ask(&[], OBSERVED).0.others)
+    }
+
+    /// Does the same with a look.
+    fn note_look(&self, entries: &[(usize, String)]) -> (Others, Vec<(usize, String)>) {
+        let look = || {
+            self.0
+                .command(&["EVAL", LOOK.text(), "1", ORIGIN_KEY, NAME])
+        };
+        self.noted(entries, || read_others(look().split(' ')))
+    }
+
+    fn noted(
+        &self,
+        entries: &[(usize, String)],
+        note: impl FnOnce() -> Others,
+    ) -> (Others, Vec<(usize, String)>) {
         self.write(None);
         for (at, text) in entries {
             let field = format!("lists.{at}");
             self.0.command(&["HSET", ORIGIN_KEY, &field, text]);
         }
-        let others = self.ask(&[], OBSERVED).0.others;
+        let others = note();
         let kept = (0..32).filter_map(|at| {
             let text = self
                 .0
@@ -439,7 +461,7 @@ fn a_dial_leaves_its_lists_once_a_minute() {
         // What is a week old, in the future or no entry goes. The oldest entry gives way.
         let gone = [
             (1, entry(now, 9 * DAY, 7 * DAY + MINUTE, &old_lists)),
-            (2, format!("{now} {} {longer}", now + HOUR)),
+            (2, format!("{now} {now} {} {longer}", now + HOUR)),
             (5, "x".to_owned()),
             (
                 6,
@@ -462,6 +484,41 @@ fn a_dial_leaves_its_lists_once_a_minute() {
         let changed = kept.iter().zip(&full).filter(|(kept, full)| kept != full);
         let changed: Vec<_> = changed.map(|(kept, _)| (kept.0, is_now(&kept.1))).collect();
         assert_eq!(changed, [(9, true)]);
+    }
+}
+
+/// A program that stays connected is no job that dials again, but others must know of it.
+#[test]
+fn a_look_leaves_that_the_program_is_still_there() {
+    let other_lists = NAME.replace("e2579882", "00000001");
+    for asked in Asked::all() {
+        let now = asked.0.clock();
+        let times = |text: &str| -> Vec<u64> {
+            let words = text.split(' ').take(3);
+            words.map(|word| word.parse().unwrap()).collect()
+        };
+        let ours = |seen| (3, seen_later(now, 2 * DAY, DAY, seen, NAME));
+        let (_, kept) = asked.note_look(&[ours(MINUTE + 1)]);
+        let noted = times(&kept[0].1);
+        assert_eq!(noted[..2], [now - 2 * DAY, now - DAY], "no dial");
+        assert!(noted[2] >= now, "{kept:?}");
+        let young = [ours(MINUTE / 2)];
+        assert_eq!(asked.note_look(&young).1, young);
+        // A dial counts even if a look has just come.
+        let (_, kept) = asked.note(&young);
+        assert!(times(&kept[0].1)[1] >= now, "{kept:?}");
+
+        // Both are told: ours by its next look, and the other at its first dial.
+        let begun = (4, entry(now, MINUTE / 4, MINUTE / 4, &other_lists));
+        let (others, kept) = asked.note_look(&[ours(MINUTE / 2), begun]);
+        assert_eq!((others.len(), others[0].1), (1, false));
+        assert!(times(&kept[0].1)[2] >= now, "{kept:?}");
+        let theirs = (3, seen_later(now, 2 * DAY, DAY, MINUTE, &other_lists));
+        assert_eq!(asked.note(&[theirs]).0.len(), 1);
+
+        // A look leaves nothing by which a master without a record would count as known.
+        asked.note_look(&[]);
+        assert_eq!(asked.ask(&[], OBSERVED).0.loss, None);
     }
 }
 

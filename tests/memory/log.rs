@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use quorlock::{Coordinator, Fault, MemoryMaster, Quarantine};
+use quorlock::{Builder, Coordinator, Fault, MemoryMaster, Quarantine};
 use testkit::captured_log::CapturedLog;
 use tokio::time::{sleep, timeout};
 use tracing::Level;
@@ -333,4 +333,32 @@ async fn a_program_that_starts_with_other_lists_says_so_itself() {
     wrong.all_ready_within(seconds(1)).await.unwrap();
     let warned = said.count(Level::WARN, "used other lists of masters");
     assert_eq!(warned, 1, "{said:?}");
+}
+
+/// Each of them may be the one that is wrong, so the logs of all of them must say so.
+#[tokio::test(start_paused = true)]
+async fn programs_that_stay_connected_tell_of_other_lists_and_are_told_of() {
+    let (said, _listening) = CapturedLog::listen();
+    let web = |builder: Builder| builder.client_name("web").quarantine(Quarantine::Observed);
+    let world = World::with(3, web).await;
+    sleep(seconds(3 * 3_600)).await; // it has not dialled lately
+    assert_eq!(said.count(Level::WARN, ""), 0, "{said:?}");
+    let another = MemoryMaster::new();
+    let start = async |client| {
+        let wrong = Coordinator::builder()
+            .client_name(client)
+            .masters(&world.masters[..2])
+            .master(&another);
+        let wrong = wrong.build().unwrap();
+        wrong.all_ready_within(seconds(1)).await.unwrap();
+        wrong
+    };
+    let job = start("cron-1").await;
+    assert_eq!(said.count(Level::WARN, "clients=web"), 1, "{said:?}");
+    job.close_within(seconds(1)).await;
+    drop(job);
+    sleep(seconds(60)).await;
+    assert_eq!(said.count(Level::WARN, "clients=cron-1"), 1, "{said:?}");
+    let _again = start("cron-2").await;
+    assert_eq!(said.count(Level::WARN, "clients=web"), 2, "{said:?}");
 }

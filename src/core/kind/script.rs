@@ -64,7 +64,11 @@ pub(in crate::core) use releases;
 
 /// The script that finds out whether a master may have forgotten locks. No command on a lock runs
 /// it.
-pub(crate) static ORIGIN: Script = script!("shared/origin");
+pub(crate) static ORIGIN: Script = script!("shared/origin", "shared/programs");
+
+/// The script that finds out which lists of masters other programs use. No command on a lock runs
+/// it.
+pub(crate) static LOOK: Script = script!("shared/look", "shared/programs");
 
 macro_rules! for_any_kind {
     ($($(#[doc = $doc:literal])+ $kind:ident => $module:ident,)+) => {

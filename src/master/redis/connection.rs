@@ -46,7 +46,7 @@ pub(crate) struct RedisConnection {
     pub(crate) round_trip: Duration,
     pub(crate) reports_changes: bool,
     /// This is set to the current time when bytes come from the server.
-    pub(super) last_heard: Option<LastHeard>,
+    pub(crate) last_heard: Option<LastHeard>,
     /// The server's own command for the release of a mutex, if the server has such a command.
     pub(super) native: Option<NativeRelease>,
     /// Set once the server has refused the command `native`. The user may lack the right to run it,

@@ -1,8 +1,9 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
-use std::{collections::BTreeSet, io, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, future::pending, io, time::Duration};
 
 use ::redis::Value;
+use tokio::time::sleep;
 
 #[cfg(feature = "sentinel")]
 use super::sentinel::Inquiry;
@@ -16,9 +17,13 @@ use super::{
 use crate::{
     clock,
     core::{
-        kind::script::ORIGIN,
+        kind::script::{LOOK, ORIGIN},
         protocol::{NativeRelease, Reply, connection_name::ConnectionName},
-        restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
+        restart::{
+            DataLoss, Incarnation, ORIGIN_KEY, OtherProgram, Quarantine, origin_arguments,
+            read_others,
+        },
+        time::Backoff,
         view::DialRefusal,
         vote::ServerError,
     },
@@ -111,21 +116,59 @@ impl Dialer {
             .run_ids
             .meet(&found.run_id, asked, clock::monotonic())?;
         connection.last_heard = Some(last_heard);
-        let clients = self.apart(&found, is_first);
-        if !clients.is_empty() && machine.note_apart(&clients) {
-            let ours = machine.roster.masters.join(", ");
-            observer.on(&MasterEvent::OtherLists { clients, ours });
-        }
+        self.tell_apart(&found.others, is_first, machine, master);
         Ok(found.loss)
     }
 
-    /// Returns the programs that dialled the server lately, and may hold a lock of this program at
-    /// the same time. `is_first` says whether this is the first dial.
-    fn apart(&self, found: &Incarnation, is_first: bool) -> String {
+    /// Notes once a minute that this program is connected, and looks for programs with other lists,
+    /// unless its dial has not noted the program either. Never ends. An error is ignored: it says
+    /// nothing about the connection that carries votes.
+    pub(crate) async fn look_each_minute(
+        &self,
+        machine: &Shared,
+        master: usize,
+        is_noted: bool,
+    ) -> Infallible {
+        /// Programs that were dialled together do not look together.
+        const PAUSE: Backoff = Backoff::between(Duration::from_secs(30), Duration::from_secs(60));
+        if !is_noted {
+            return pending().await;
+        }
+        loop {
+            sleep(PAUSE.delay(0, clock::random_u64())).await;
+            let look = self.look(machine, master);
+            let _ = in_time(self.limit, &self.progress, look).await;
+        }
+    }
+
+    async fn look(&self, machine: &Shared, master: usize) -> Result<(), ConnectError> {
+        let wire = &mut self.log_in().await?.wire;
+        let words = ["EVAL", LOOK.text(), "1", ORIGIN_KEY, &self.name];
+        encode(&mut wire.out, &words.map(str::as_bytes));
+        let answer = |frame: &[u8]| match reply(frame) {
+            Reply::Text(names) => read_others(names.split(' ')),
+            _ => Vec::new(),
+        };
+        let others = wire.answer(answer).await?;
+        self.tell_apart(&others, false, machine, master);
+        Ok(())
+    }
+
+    /// Warns of those of the `others` that may hold a lock of this program at the same time.
+    /// `is_first` says whether this is the first dial.
+    fn tell_apart(&self, others: &[OtherProgram], is_first: bool, machine: &Shared, master: usize) {
+        let clients = self.apart(others, is_first);
+        if !clients.is_empty() && machine.note_apart(&clients) {
+            let ours = machine.roster.masters.join(", ");
+            machine.observers[master].on(&MasterEvent::OtherLists { clients, ours });
+        }
+    }
+
+    fn apart(&self, others: &[OtherProgram], is_first: bool) -> String {
         let Some(ours) = ConnectionName::parse(&self.name) else {
             return String::new();
         };
-        let names = found.others.iter();
+        let names = others.iter();
         let names = names.filter(|(name, _)| name.keys == ours.keys);
         // In a change of the masters, programs with both lists come before those with the new one.
         let is_change = |other: &ConnectionName| {
