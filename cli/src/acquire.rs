@@ -12,6 +12,7 @@ use crate::{
     failure::Failure,
     handle,
     masters::Masters,
+    news::{tell_apart, tell_misfits},
     runtime::block_on,
     signals::{ENDING, Signals},
     wanted,
@@ -37,6 +38,8 @@ pub(crate) fn acquire(args: &Acquire, common: &Common) -> Result<Exit, Failure> 
         let stop = async { Failure::silent(signals.next().await) };
         let locks = masters.of_holder(&asking, Some(args.ttl), "")?;
         let held = ask(locks, &args.names, &asking, common, stop).await?;
+        tell_misfits(&held.locks).await;
+        tell_apart(&held.locks, None);
         let done = hand_over(held.guard, &held.locks, args, common).await;
         close(&held.locks).await;
         done.map(|()| Exit::Success)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use quorlock::{
-    LockState,
+    Coordinator, LockState,
     health::{MasterHealth, MasterState},
 };
 use tokio::time::sleep;
@@ -25,17 +25,19 @@ use crate::{
     words::ADVICE,
 };
 
-/// First says on stderr which masters can never vote, also with `--quiet`: such a mistake is no
-/// outage, and does not end. Then says that masters are down and that the lock is in doubt, once for
-/// each outage, and that the outage is over. An outage that is shorter than the time between two
-/// looks is no news.
+/// First says on stderr which masters can never vote, and which programs list others, also with
+/// `--quiet`: such a mistake is no outage, and does not end. Then says that masters are down and that
+/// the lock is in doubt, once for each outage, and that the outage is over. An outage that is shorter
+/// than the time between two looks is no news.
 pub(crate) async fn tell(held: &Held) -> Infallible {
-    let (mut doubt, mut masters) = (Trouble::default(), tell_misfits(held).await);
-    if held.is_quiet {
-        return pending().await;
-    }
+    let mut masters = tell_misfits(&held.locks).await;
+    let (mut doubt, mut apart) = (Trouble::default(), None);
     loop {
+        apart = tell_apart(&held.locks, apart);
         sleep(LOOK_EVERY).await;
+        if held.is_quiet {
+            continue;
+        }
         for health in held.locks.health() {
             let trouble = masters.entry(health.master.clone()).or_default();
             let name = format!("master {}", health.master);
@@ -60,23 +62,28 @@ pub(crate) async fn tell(held: &Held) -> Infallible {
     }
 }
 
-/// Says which masters can never vote as they are listed, and which programs list others. Returns the
-/// troubles that were told.
-async fn tell_misfits(held: &Held) -> BTreeMap<Arc<str>, Trouble> {
-    let start = Instant::now();
-    let is_dialled = |health: &MasterHealth| health.state != MasterState::Connecting;
-    // The votes of the others may have come first.
-    while !held.locks.health().iter().all(is_dialled) && start.elapsed() < DIAL_LIMIT {
-        sleep(LOOK_AT_DIALS_EVERY).await;
-    }
-    if let Some(clients) = held.locks.programs_apart() {
-        let clients = in_words_for_people(&clients);
+/// Says which programs list other masters, unless they were `told`. Returns which were told.
+pub(crate) fn tell_apart(locks: &Coordinator, told: Option<String>) -> Option<String> {
+    let apart = locks.programs_apart();
+    if let Some(clients) = apart.as_deref().filter(|_| apart != told) {
+        let clients = in_words_for_people(clients);
         complain(format_args!(
             "{clients} used other lists of masters lately: such programs and this one may hold one \
              lock at once; {ADVICE}"
         ));
     }
-    let health = held.locks.health().into_iter();
+    apart
+}
+
+/// Says which masters can never vote as they are listed. Returns the troubles that were told.
+pub(crate) async fn tell_misfits(locks: &Coordinator) -> BTreeMap<Arc<str>, Trouble> {
+    let start = Instant::now();
+    let is_dialled = |health: &MasterHealth| health.state != MasterState::Connecting;
+    // The votes of the others may have come first.
+    while !locks.health().iter().all(is_dialled) && start.elapsed() < DIAL_LIMIT {
+        sleep(LOOK_AT_DIALS_EVERY).await;
+    }
+    let health = locks.health().into_iter();
     let misfits = health.filter_map(|health| {
         let why = obstacle(&health).filter(|why| health.needs_repair() || is_misfit(why))?;
         let master = health.master;
@@ -115,7 +122,7 @@ fn obstruction(health: &MasterHealth) -> Option<String> {
 
 /// Something that is wrong at times.
 #[derive(Default)]
-struct Trouble {
+pub(crate) struct Trouble {
     since: Option<Instant>,
     is_told: bool,
 }

@@ -267,3 +267,18 @@ fn old_masters_belong_to_the_set() {
             .says(says);
     }
 }
+
+/// Either of them may be the one that is wrong. The one that came first looks once a minute.
+#[test]
+fn programs_with_other_lists_are_told_of_each_other() {
+    let masters = masters(4);
+    let [ours, theirs] = [[0, 1, 2], [0, 1, 3]].map(|list| list.map(|at| masters[at].url()));
+    let mut hold = with(&[], "hold -q a");
+    let mut holder = Running::held(hold.env("QUORLOCK_MASTERS", ours.join(",")));
+    let mut acquire = with(&[], "acquire b --ttl 30s --handle-file");
+    acquire.env("QUORLOCK_MASTERS", theirs.join(","));
+    ended(acquire.arg(masters[0].directory().join("handle")))
+        .is(0)
+        .says(" used other lists of masters lately");
+    holder.errors_until(&[" used other lists of masters lately"]);
+}
