@@ -13,7 +13,9 @@ local MINUTE, HOUR, WEEK, MOST = 60000, 3600000, 604800000, 200
 -- Notes in the origin record `key` that the program with this `name` is connected `now`, or that it
 -- `dials`. Appends to `told` the names of programs with other settings that were seen in the last
 -- hour and longest TTL, not before the first program with the settings of the caller. '?' is before
--- a name if no program with the settings of the caller was seen since the first with that name.
+-- a name if those with that name may have ended before the caller came, as in a change of the masters:
+-- no program with the settings of the caller was seen since the first of them, and none of them in the
+-- longest TTL or the last minute.
 local function note_program(told, key, name, now, dials)
   local settings, max_ttl = string.match(name, '^(quorlock:%x+:%x+:(%d+):)')
   if not settings then
@@ -48,13 +50,13 @@ local function note_program(told, key, name, now, dials)
   end
   for _, entry in ipairs(fields) do
     if entry.name and (not own or entry.seen >= own.first) then
-      local is_after = own and own.seen >= entry.first
-      told[#told + 1] = (is_after and '' or '?') .. entry.name
+      local is_beside = own and own.seen >= entry.first or now - entry.seen <= math.min(MINUTE, max_ttl)
+      told[#told + 1] = (is_beside and '' or '?') .. entry.name
     end
   end
-  local age = own and now - (dials and own.last or own.seen)
+  local is_old = own and now - (dials and own.last or own.seen) > (dials and MINUTE or MINUTE / 2)
   -- After a program with other settings has begun, it counts that this one is still here.
-  if not own or age > MINUTE or own.seen < newest then
+  if not own or is_old or own.seen < newest then
     local entry = own or oldest
     local last = own and not dials and own.last or now
     words[#words + 1] = entry.field

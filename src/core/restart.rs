@@ -102,8 +102,8 @@ pub(crate) struct Incarnation {
     pub(crate) others: Vec<OtherProgram>,
 }
 
-/// A program with other settings that was seen on the master lately, and whether another program
-/// with our settings was seen there after it.
+/// A program with other settings that was seen on the master lately, and whether it was there beside
+/// programs with our settings, or is there now.
 pub(crate) type OtherProgram = (ConnectionName, bool);
 
 /// Reads names as `lua/shared/programs.lua` tells them.
@@ -168,7 +168,7 @@ mod tests {
         let others = Incarnation::parse(&text).unwrap().others;
         let clients = others
             .iter()
-            .map(|(name, is_after)| (name.client.as_deref(), *is_after));
+            .map(|(name, is_beside)| (name.client.as_deref(), *is_beside));
         assert_eq!(
             clients.collect::<Vec<_>>(),
             [(None, true), (Some("web/8"), false)]

@@ -419,17 +419,17 @@ fn a_dial_leaves_its_lists_once_a_minute() {
         // Programs with other settings are told if they dialled lately, and between ours.
         let ours = (3, entry(now, DAY, MINUTE / 2, &own));
         for (first, last, name, is_told) in [
-            (2 * DAY, MINUTE, &old_lists, true),
+            (2 * DAY, 2 * MINUTE, &old_lists, true),
             (2 * DAY, HOUR, &old_lists, true),
             (2 * DAY, HOUR + 2 * MINUTE, &old_lists, false),
-            (2 * DAY, MINUTE, &longer, true),
+            (2 * DAY, 2 * MINUTE, &longer, true),
             (2 * DAY, MINUTE, &own, false),
         ] {
             let theirs = (4, entry(now, first, last, name));
             let (others, kept) = asked.note(&[ours.clone(), theirs.clone()]);
             let told = others
                 .iter()
-                .map(|(name, is_after)| (name.to_string(), *is_after));
+                .map(|(name, is_beside)| (name.to_string(), *is_beside));
             let told: Vec<_> = told.collect();
             assert_eq!(
                 told.contains(&(name.clone(), true)),
@@ -441,7 +441,7 @@ fn a_dial_leaves_its_lists_once_a_minute() {
             let (others, _) = asked.note(&[theirs]);
             let is_lately = last <= HOUR + MINUTE && !name.starts_with(&own[..40]);
             assert_eq!(others.len(), usize::from(is_lately), "{others:?}");
-            assert!(others.iter().all(|(_, is_after)| !is_after), "{others:?}");
+            assert!(others.iter().all(|(_, is_beside)| !is_beside), "{others:?}");
         }
         // After others began, the next dial counts.
         let begun = (4, entry(now, MINUTE / 4, MINUTE / 4, &old_lists));
@@ -451,12 +451,12 @@ fn a_dial_leaves_its_lists_once_a_minute() {
         let (others, _) = asked.note(&[late, (4, entry(now, DAY, 2 * MINUTE, &old_lists))]);
         assert_eq!(others, [], "it dialled before ours began");
         let gone = (3, entry(now, 2 * DAY, DAY, &own));
-        let (others, _) = asked.note(&[gone, (4, entry(now, HOUR, MINUTE, &old_lists))]);
-        assert_eq!(others.len(), 1);
-        assert!(
-            !others[0].1,
-            "ours had ended, as in a change of the masters"
-        );
+        for (seen, is_beside) in [(MINUTE / 2, true), (MINUTE + 1, false)] {
+            let theirs = (4, entry(now, HOUR, seen, &old_lists));
+            let (others, _) = asked.note(&[gone.clone(), theirs]);
+            // Otherwise, ours had ended, as in a change of the masters.
+            assert_eq!((others.len(), others[0].1), (1, is_beside));
+        }
 
         // What is a week old, in the future or no entry goes. The oldest entry gives way.
         let gone = [
@@ -498,11 +498,11 @@ fn a_look_leaves_that_the_program_is_still_there() {
             words.map(|word| word.parse().unwrap()).collect()
         };
         let ours = |seen| (3, seen_later(now, 2 * DAY, DAY, seen, NAME));
-        let (_, kept) = asked.note_look(&[ours(MINUTE + 1)]);
+        let (_, kept) = asked.note_look(&[ours(MINUTE / 2 + 1)]);
         let noted = times(&kept[0].1);
         assert_eq!(noted[..2], [now - 2 * DAY, now - DAY], "no dial");
         assert!(noted[2] >= now, "{kept:?}");
-        let young = [ours(MINUTE / 2)];
+        let young = [ours(MINUTE / 4)];
         assert_eq!(asked.note_look(&young).1, young);
         // A dial counts even if a look has just come.
         let (_, kept) = asked.note(&young);
@@ -510,8 +510,8 @@ fn a_look_leaves_that_the_program_is_still_there() {
 
         // Both are told: ours by its next look, and the other at its first dial.
         let begun = (4, entry(now, MINUTE / 4, MINUTE / 4, &other_lists));
-        let (others, kept) = asked.note_look(&[ours(MINUTE / 2), begun]);
-        assert_eq!((others.len(), others[0].1), (1, false));
+        let (others, kept) = asked.note_look(&[ours(MINUTE / 3), begun]);
+        assert_eq!(others.len(), 1);
         assert!(times(&kept[0].1)[2] >= now, "{kept:?}");
         let theirs = (3, seen_later(now, 2 * DAY, DAY, MINUTE, &other_lists));
         assert_eq!(asked.note(&[theirs]).0.len(), 1);

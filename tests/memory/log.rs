@@ -306,6 +306,10 @@ async fn a_program_with_other_lists_is_logged_once_an_hour() {
         .master(&joining);
     let other = other.build().unwrap();
     other.all_ready_within(seconds(1)).await.unwrap();
+    // It knows of the change, but ours has not ended.
+    let warned = said.count(Level::WARN, "clients=a program without a client name");
+    assert_eq!(warned, 1, "{said:?}");
+    said.take();
     other.close_within(seconds(1)).await;
     drop(other);
     let told = redial_all().await.unwrap();

@@ -175,8 +175,8 @@ impl Dialer {
             let mut names = names.clone();
             names.any(|(both, _)| !both.is_apart_from(&ours) && !both.is_apart_from(other))
         };
-        let others = names.clone().filter(|(other, is_after)| {
-            ours.is_apart_from(other) && (*is_after || !is_first || !is_change(other))
+        let others = names.clone().filter(|(other, is_beside)| {
+            ours.is_apart_from(other) && (*is_beside || !is_first || !is_change(other))
         });
         let clients: BTreeSet<_> = others.map(|(other, _)| other.who()).collect();
         clients.into_iter().collect::<Vec<_>>().join(", ")
