@@ -1,6 +1,6 @@
 //! The events logged through `tracing`, and their number.
 
-use std::pin::pin;
+use std::{array, pin::pin};
 
 use quorlock::{Builder, Coordinator, Fault, MemoryMaster, Quarantine};
 use testkit::captured_log::CapturedLog;
@@ -365,4 +365,23 @@ async fn programs_that_stay_connected_tell_of_other_lists_and_are_told_of() {
     assert_eq!(said.count(Level::WARN, "clients=cron-1"), 1, "{said:?}");
     let _again = start("cron-2").await;
     assert_eq!(said.count(Level::WARN, "clients=web"), 2, "{said:?}");
+}
+
+/// A warning in each change of the masters would be ignored when it counts.
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_masters_in_its_order_warns_of_nothing() {
+    let (said, _listening) = CapturedLog::listen();
+    let masters: [_; 4] = array::from_fn(|_| MemoryMaster::new());
+    let (old, new) = (&masters[..3], &masters[1..]);
+    let mut before = None;
+    for (list, old_list) in [(old, &old[..0]), (new, old), (new, &old[..0])] {
+        let builder = Coordinator::builder().masters(list).old_masters(old_list);
+        let after = builder.build().unwrap();
+        after.all_ready_within(seconds(1)).await.unwrap();
+        sleep(seconds(600)).await;
+        drop(before.replace(after));
+        sleep(seconds(61)).await; // the wait of step 3
+    }
+    sleep(seconds(600)).await;
+    assert_eq!(said.count(Level::WARN, ""), 0, "{said:?}");
 }
