@@ -69,20 +69,21 @@ async fn attach_within(
         match locks.attach(detached).await {
             Ok(guard) => return Ok(guard),
             Err(error) if error.is_unavailable() && start.elapsed() < limit => sleep(PAUSE).await,
-            Err(error) => return Err(not_attached(locks, &error, wait).await),
+            Err(error) => return Err(not_attached(locks, detached, &error, wait).await),
         }
     }
 }
 
-async fn not_attached(locks: &Coordinator, error: &AcquireError, wait: &str) -> Failure {
+async fn not_attached(
+    locks: &Coordinator,
+    detached: &Detached,
+    error: &AcquireError,
+    wait: &str,
+) -> Failure {
     let name = error.name();
+    let others = detached.names().nth(1).map_or("", |_| OTHERS);
     let failure = match (error.reason(), too_few(error)) {
-        (Reason::Gone, _) => Failure::new(
-            Exit::Lost,
-            format!(
-                "the lock {name:?} is not held any more: it expired, or was released, broken or forgotten"
-            ),
-        ),
+        (Reason::Gone, _) => Failure::new(Exit::Lost, format!("the lock {name:?} {GONE}{others}")),
         (Reason::Config(error), _) => error.clone().into(),
         (_, Some(votes)) => {
             let outage = Outage::of_attempt(locks, votes, Stage::default()).await;
@@ -92,6 +93,9 @@ async fn not_attached(locks: &Coordinator, error: &AcquireError, wait: &str) -> 
     };
     failure.with_votes(error.votes())
 }
+
+const GONE: &str = "is not held any more: it expired, or was released, broken or forgotten";
+const OTHERS: &str = "; locks of the other names end with their TTL, or with `quorlock break`";
 
 /// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -179,12 +179,6 @@ impl HolderLook {
         self.kind.is_some() && self.remaining.is_none()
     }
 
-    /// Returns whether it may be any text with a TTL. The mutexes of the command line have client
-    /// names.
-    fn may_be_foreign(&self) -> bool {
-        self.kind == Some(LockKind::Mutex) && self.who.id().is_none()
-    }
-
     fn sentence(&self) -> String {
         let role = match self.kind {
             Some(LockKind::ReadWrite) => format!("a {} ", self.role()),
@@ -228,7 +222,8 @@ impl HolderLook {
         match (self.remaining.map(brief), self.renewal.or(detached)) {
             (None, _) if self.may_be_no_lock() => format!("{no_ttl}, so it may be no lock"),
             (None, _) => no_ttl.to_owned(),
-            (Some(left), _) if self.may_be_foreign() => {
+            // It may be any text with a TTL. The mutexes of the command line have client names.
+            (Some(left), _) if self.kind == Some(LockKind::Mutex) && self.who.id().is_none() => {
                 format!("{left} left, {FOREIGN}")
             }
             (_, Some(Renewal::Renewed)) => format!("renewed {}", self.rhythm()),

@@ -4,7 +4,6 @@ use quorlock::LockKind;
 
 use crate::{
     look::{Look, MasterAnswer, MasterLook, Verdict},
-    owner::Owner,
     style::{Cell, Colour, Style},
     times::brief,
 };
@@ -47,18 +46,15 @@ fn queue(look: &Look, style: Style) -> String {
         (Some(waiters), _) if !waiters.is_empty() => waiters,
         _ => return String::new(),
     };
-    let places = (1..).map(|place: usize| place.to_string());
-    let rows = places.zip(waiters.iter().map(waiter));
-    let rows = rows.map(|(place, who)| [place, who].map(Cell::plain).into());
+    let rows = (1_usize..).zip(waiters).map(|(place, owner)| {
+        let start = owner.program.start().map(|start| format!(", {start}"));
+        let who = owner.text().unwrap_or_default() + &start.unwrap_or_default();
+        [place.to_string(), who].map(Cell::plain).into()
+    });
     let rows: Vec<_> = rows.collect();
     let count = format!("  WAITING: {}", waiters.len());
     let count = style.paint(Colour::Dim, &count);
     format!("{count}\n{}", style.table(&rows))
-}
-
-fn waiter(owner: &Owner) -> String {
-    let start = owner.program.start().map(|start| format!(", {start}"));
-    owner.text().unwrap_or_default() + &start.unwrap_or_default()
 }
 
 fn row(master: &MasterLook) -> Vec<Cell> {

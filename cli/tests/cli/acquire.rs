@@ -88,6 +88,12 @@ fn a_lock_that_is_not_held_any_more_is_gone() {
     each(&masters, "PEXPIRE a 1");
     release(&masters, &file).is(76).says(gone);
     assert!(!file.exists());
+    acquire(&masters, "a b", &file).gives(0, "");
+    run(&masters, "break --yes a").is(0);
+    let others = "; locks of the other names end with their TTL, or with `quorlock break`\n";
+    release(&masters, &file)
+        .is(76)
+        .says(&format!("{gone}{others}"));
 }
 
 #[test]
