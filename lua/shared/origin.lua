@@ -19,9 +19,7 @@
 --          SINCE and NOW: in ms of this master's clock
 --          SIGN: how this run found that this master forgot its locks: 'missing', 'restarted',
 --          'promoted' or 'replaced'; 'earlier' if another run found it
---          NAME: the names of programs with other settings that dialled in the last hour and longest
---          TTL, not before the first program with the settings of the caller. '?' is before a NAME
---          if no other program with the settings of the caller came since the first with NAME.
+--          NAME: other programs: see shared/programs
 --
 -- Safe to run twice or late: the second run finds what the first one wrote. The run id tells
 -- whether the master has restarted. The uptime cannot tell it, because a server computes the uptime

@@ -6,16 +6,14 @@
 --   FIRST and LAST: their first and last dial
 --   SEEN: when one of them was last connected
 --   NAME: the name of that one
--- LAST and SEEN may be a minute old, unless others began after SEEN. A new program takes the field
--- with the oldest SEEN.
+-- SEEN may be a minute old. A new program takes the field with the oldest SEEN.
 local MINUTE, HOUR, WEEK, MOST = 60000, 3600000, 604800000, 200
 
 -- Notes in the origin record `key` that the program with this `name` is connected `now`, or that it
--- `dials`. Appends to `told` the names of programs with other settings that were seen in the last
--- hour and longest TTL, not before the first program with the settings of the caller. '?' is before
--- a name if those with that name may have ended before the caller came, as in a change of the masters:
--- no program with the settings of the caller was seen since the first of them, and none of them in the
--- longest TTL or the last minute.
+-- `dials`. Appends to `told` the names of programs with other settings that are here: seen in the
+-- last minute and the longest TTL, which is the wait between two lists in a change of the masters.
+-- Also appends those that were seen in the last hour and longest TTL, and were here together with
+-- programs with the settings of the caller: between their first dial and when they were last seen.
 local function note_program(told, key, name, now, dials)
   local settings, max_ttl = string.match(name, '^(quorlock:%x+:%x+:(%d+):)')
   if not settings then
@@ -25,7 +23,7 @@ local function note_program(told, key, name, now, dials)
   for at = 0, 31 do
     fields[at + 1] = 'lists.' .. at
   end
-  local own, oldest, words, newest = nil, { seen = now }, {}, 0
+  local own, oldest, words = nil, { seen = now }, {}
   for at, text in ipairs(redis.call('HMGET', key, unpack(fields))) do
     local first, last, seen, other = string.match(text or '', '^(%d+) (%d+) (%d+) (%S+)$')
     first, last, seen = tonumber(first or 0), tonumber(last or 0), tonumber(seen or 0)
@@ -42,21 +40,18 @@ local function note_program(told, key, name, now, dials)
     elseif string.sub(other, 1, #settings) == settings then
       own = entry
     else
-      newest = math.max(newest, entry.first)
       entry.name = now - entry.seen <= HOUR + max_ttl and other
     end
     fields[at] = entry
     oldest = entry.seen < oldest.seen and entry or oldest
   end
   for _, entry in ipairs(fields) do
-    if entry.name and (not own or entry.seen >= own.first) then
-      local is_beside = own and own.seen >= entry.first or now - entry.seen <= math.min(MINUTE, max_ttl)
-      told[#told + 1] = (is_beside and '' or '?') .. entry.name
+    local was_beside = own and entry.seen >= own.first and own.seen >= entry.first
+    if entry.name and (was_beside or now - entry.seen <= math.min(MINUTE, max_ttl)) then
+      told[#told + 1] = entry.name
     end
   end
-  local is_old = own and now - (dials and own.last or own.seen) > (dials and MINUTE or MINUTE / 2)
-  -- After a program with other settings has begun, it counts that this one is still here.
-  if not own or is_old or own.seen < newest then
+  if dials or not own or now - own.seen > MINUTE / 2 then
     local entry = own or oldest
     local last = own and not dials and own.last or now
     words[#words + 1] = entry.field

@@ -99,20 +99,8 @@ pub(crate) struct Incarnation {
     pub(crate) run_id: String,
     /// `None` if nothing shows that the master may have lost locks.
     pub(crate) loss: Option<DataLoss>,
-    pub(crate) others: Vec<OtherProgram>,
-}
-
-/// A program with other settings that was seen on the master lately, and whether it was there beside
-/// programs with our settings, or is there now.
-pub(crate) type OtherProgram = (ConnectionName, bool);
-
-/// Reads names as `lua/shared/programs.lua` tells them.
-pub(crate) fn read_others<'a>(names: impl Iterator<Item = &'a str>) -> Vec<OtherProgram> {
-    let others = names.filter_map(|word| {
-        let name = word.trim_start_matches('?');
-        Some((ConnectionName::parse(name)?, name == word))
-    });
-    others.collect()
+    /// Other programs that are there, or were lately. See `lua/shared/programs.lua`.
+    pub(crate) others: Vec<ConnectionName>,
 }
 
 impl Incarnation {
@@ -138,7 +126,10 @@ impl Incarnation {
         Some(Self {
             run_id: run_id.to_owned(),
             loss: (since > 0).then_some(DataLoss { age, sign }),
-            others: read_others(others.iter().copied()),
+            others: others
+                .iter()
+                .filter_map(|name| ConnectionName::parse(name))
+                .collect(),
         })
     }
 }
@@ -164,15 +155,10 @@ mod tests {
             assert_eq!(found.others, [], "{text}");
         }
         let others = "quorlock:e257988200000000:26610b92:60000:";
-        let text = format!("0 5 abc earlier {others}- another-library ?{others}web/8");
+        let text = format!("0 5 abc earlier {others}- another-library {others}web/8");
         let others = Incarnation::parse(&text).unwrap().others;
-        let clients = others
-            .iter()
-            .map(|(name, is_beside)| (name.client.as_deref(), *is_beside));
-        assert_eq!(
-            clients.collect::<Vec<_>>(),
-            [(None, true), (Some("web/8"), false)]
-        );
+        let clients = others.iter().map(|name| name.client.as_deref());
+        assert_eq!(clients.collect::<Vec<_>>(), [None, Some("web/8")]);
         for text in [
             "",
             "0 5",

@@ -1,6 +1,7 @@
 //! The machine behind its mutex.
 
 use std::{
+    collections::BTreeSet,
     mem,
     ops::{Deref, DerefMut},
     sync::Arc,
@@ -15,7 +16,13 @@ use tokio::sync::{Notify, watch};
 use super::observer::MasterObserver;
 use crate::{
     clock,
-    core::{config::Config, time::Tick, view::MasterHealth, vote::Roster},
+    core::{
+        config::Config,
+        protocol::connection_name::{ConnectionName, ListsId},
+        time::Tick,
+        view::MasterHealth,
+        vote::Roster,
+    },
     home::HomeProcess,
     machine::{
         Machine, Now,
@@ -39,8 +46,16 @@ pub(crate) struct Shared {
     /// no code of the program.
     pub(crate) renewer: Notify,
     pub(crate) home: HomeProcess,
-    /// The time of the last warning about programs with other lists, and these programs.
-    apart: Mutex<Option<(Tick, String)>>,
+    apart: Mutex<Apart>,
+}
+
+/// The warnings about programs with other lists.
+#[derive(Default)]
+struct Apart {
+    /// The lists of the warnings of the last hour.
+    told: Vec<(ListsId, Tick)>,
+    /// The programs of the last warning.
+    clients: Option<String>,
 }
 
 /// The machine while it is locked. Dropping this value [settles](Self::settle) the machine.
@@ -106,20 +121,28 @@ impl Shared {
         })
     }
 
-    /// Notes programs with other lists. Returns whether a warning is due, as it is once an hour.
-    pub(crate) fn note_apart(&self, clients: &str) -> bool {
+    /// Notes programs with other lists. Returns those of which a warning is due, as it is once an
+    /// hour for the same lists.
+    pub(crate) fn note_apart<'a>(
+        &self,
+        programs: impl Iterator<Item = &'a ConnectionName>,
+    ) -> Option<String> {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let (now, mut told) = (clock::monotonic(), self.apart.lock());
-        let is_due = told.as_ref().is_none_or(|(at, _)| now.since(*at) >= HOUR);
-        if is_due {
-            *told = Some((now, clients.to_owned()));
-        }
-        is_due
+        let (now, apart) = (clock::monotonic(), &mut *self.apart.lock());
+        apart.told.retain(|(_, at)| now.since(*at) < HOUR);
+        let is_due = |one: &&ConnectionName| apart.told.iter().all(|(told, _)| *told != one.lists);
+        let due: Vec<_> = programs.filter(is_due).collect();
+        let clients: BTreeSet<_> = due.iter().map(|one| one.who()).collect();
+        let clients = Vec::from_iter(clients).join(", ");
+        apart.told.extend(due.iter().map(|one| (one.lists, now)));
+        let clients = (!due.is_empty()).then_some(clients)?;
+        apart.clients = Some(clients.clone());
+        Some(clients)
     }
 
     /// Returns the programs of the last warning.
     pub(crate) fn apart(&self) -> Option<String> {
-        Some(self.apart.lock().as_ref()?.1.clone())
+        self.apart.lock().clients.clone()
     }
 
     /// Looks at the machine, unless it is locked now.

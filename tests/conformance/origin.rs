@@ -6,7 +6,7 @@ use super::{plain::Plain, *};
 use crate::core::{
     kind::script::{LOOK, ORIGIN},
     protocol::connection_name::ConnectionName,
-    restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments, read_others},
+    restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, Sign, origin_arguments},
 };
 
 /// The run id of the process that is asked, of an earlier process, or of no process.
@@ -328,8 +328,7 @@ fn a_process_with_another_replication_id_lost_its_locks() {
     }
 }
 
-/// Programs, and whether they came between others with the settings of the caller.
-type Others = Vec<(ConnectionName, bool)>;
+type Others = Vec<ConnectionName>;
 
 /// The text of an entry of programs that were seen at their last dial. The times are in milliseconds
 /// before now.
@@ -354,7 +353,12 @@ impl Asked {
             self.0
                 .command(&["EVAL", LOOK.text(), "1", ORIGIN_KEY, NAME])
         };
-        self.noted(entries, || read_others(look().split(' ')))
+        self.noted(entries, || {
+            look()
+                .split(' ')
+                .filter_map(ConnectionName::parse)
+                .collect()
+        })
     }
 
     fn noted(
@@ -384,9 +388,8 @@ const DAY: u64 = 24 * HOUR;
 
 /// Each dial leaves an entry, which tells of the program when it is gone.
 #[test]
-fn a_dial_leaves_its_lists_once_a_minute() {
-    let [own, other] =
-        ["a/1", "b/2"].map(|client| format!("{}{client}", NAME.trim_end_matches('-')));
+fn a_dial_leaves_its_lists() {
+    let own = format!("{}a/1", NAME.trim_end_matches('-'));
     let old_lists = NAME.replace("e2579882", "00000001");
     let longer = NAME.replace("60000", "70000");
     for asked in Asked::all() {
@@ -405,58 +408,14 @@ fn a_dial_leaves_its_lists_once_a_minute() {
         let left = asked.0.command(&["HGET", ORIGIN_KEY, "lists.0"]);
         assert!(["", "(nil)"].contains(&&*left), "{left}");
 
-        // The entry of another program with the same settings is young enough, or not.
-        let young = [(7, entry(now, DAY, MINUTE / 2, &own))];
-        assert_eq!(asked.note(&young).1, young);
-        let (_, kept) = asked.note(&[(7, entry(now, DAY, MINUTE + 1, &other))]);
+        // It takes the place of other programs with the same settings.
+        let (_, kept) = asked.note(&[(7, entry(now, DAY, 1, &own))]);
         assert!(
             kept.len() == 1 && kept[0].0 == 7 && is_now(&kept[0].1),
             "{kept:?}"
         );
         let first = kept[0].1.split(' ').next().unwrap();
         assert_eq!(first, (now - DAY).to_string(), "the first dial stays known");
-
-        // Programs with other settings are told if they dialled lately, and between ours.
-        let ours = (3, entry(now, DAY, MINUTE / 2, &own));
-        for (first, last, name, is_told) in [
-            (2 * DAY, 2 * MINUTE, &old_lists, true),
-            (2 * DAY, HOUR, &old_lists, true),
-            (2 * DAY, HOUR + 2 * MINUTE, &old_lists, false),
-            (2 * DAY, 2 * MINUTE, &longer, true),
-            (2 * DAY, MINUTE, &own, false),
-        ] {
-            let theirs = (4, entry(now, first, last, name));
-            let (others, kept) = asked.note(&[ours.clone(), theirs.clone()]);
-            let told = others
-                .iter()
-                .map(|(name, is_beside)| (name.to_string(), *is_beside));
-            let told: Vec<_> = told.collect();
-            assert_eq!(
-                told.contains(&(name.clone(), true)),
-                is_told,
-                "{theirs:?} {told:?}"
-            );
-            assert_eq!(kept[0], ours);
-            // The first program with its settings is told, too, and has to look closer.
-            let (others, _) = asked.note(&[theirs]);
-            let is_lately = last <= HOUR + MINUTE && !name.starts_with(&own[..40]);
-            assert_eq!(others.len(), usize::from(is_lately), "{others:?}");
-            assert!(others.iter().all(|(_, is_beside)| !is_beside), "{others:?}");
-        }
-        // After others began, the next dial counts.
-        let begun = (4, entry(now, MINUTE / 4, MINUTE / 4, &old_lists));
-        let (_, kept) = asked.note(&[(3, entry(now, DAY, MINUTE / 2, &own)), begun]);
-        assert!(is_now(&kept[0].1), "{kept:?}");
-        let late = (3, entry(now, MINUTE / 2, MINUTE / 2, &own));
-        let (others, _) = asked.note(&[late, (4, entry(now, DAY, 2 * MINUTE, &old_lists))]);
-        assert_eq!(others, [], "it dialled before ours began");
-        let gone = (3, entry(now, 2 * DAY, DAY, &own));
-        for (seen, is_beside) in [(MINUTE / 2, true), (MINUTE + 1, false)] {
-            let theirs = (4, entry(now, HOUR, seen, &old_lists));
-            let (others, _) = asked.note(&[gone.clone(), theirs]);
-            // Otherwise, ours had ended, as in a change of the masters.
-            assert_eq!((others.len(), others[0].1), (1, is_beside));
-        }
 
         // What is a week old, in the future or no entry goes. The oldest entry gives way.
         let gone = [
@@ -487,6 +446,47 @@ fn a_dial_leaves_its_lists_once_a_minute() {
     }
 }
 
+/// Programs that are there now, or were together with those with the settings of the caller, may hold
+/// one lock with it.
+#[test]
+fn a_dial_is_told_of_programs_with_other_settings() {
+    let old_lists = NAME.replace("e2579882", "00000001");
+    let longer = NAME.replace("60000", "70000");
+    let own = format!("{}a/1", NAME.trim_end_matches('-'));
+    for asked in Asked::all() {
+        let now = asked.0.clock();
+        let ours = |first, seen| Some((3, entry(now, first, seen, NAME)));
+        for (ours, (first, seen, name), is_told) in [
+            (ours(DAY, MINUTE), (2 * DAY, 2 * MINUTE, &old_lists), true),
+            (ours(DAY, MINUTE), (2 * DAY, HOUR, &old_lists), true),
+            (
+                ours(DAY, MINUTE),
+                (2 * DAY, HOUR + 2 * MINUTE, &old_lists),
+                false,
+            ),
+            (ours(DAY, MINUTE), (2 * DAY, 2 * MINUTE, &longer), true),
+            (ours(DAY, MINUTE), (2 * DAY, 2 * MINUTE, &own), false),
+            // A change of the masters: these ended before ours began, or ours before they began.
+            (ours(MINUTE, 0), (DAY, MINUTE + 1, &old_lists), false),
+            (None, (DAY, MINUTE + 1, &old_lists), false),
+            (ours(2 * DAY, DAY), (HOUR, MINUTE + 1, &old_lists), false),
+            // They have not ended.
+            (None, (DAY, MINUTE / 2, &old_lists), true),
+            (ours(2 * DAY, DAY), (HOUR, MINUTE / 2, &old_lists), true),
+        ] {
+            let theirs = (4, entry(now, first, seen, name));
+            let entries: Vec<_> = ours.into_iter().chain([theirs]).collect();
+            let told: Vec<_> = asked
+                .note(&entries)
+                .0
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(told.contains(name), is_told, "{entries:?}");
+        }
+    }
+}
+
 /// A program that stays connected is no job that dials again, but others must know of it.
 #[test]
 fn a_look_leaves_that_the_program_is_still_there() {
@@ -504,17 +504,10 @@ fn a_look_leaves_that_the_program_is_still_there() {
         assert!(noted[2] >= now, "{kept:?}");
         let young = [ours(MINUTE / 4)];
         assert_eq!(asked.note_look(&young).1, young);
-        // A dial counts even if a look has just come.
-        let (_, kept) = asked.note(&young);
-        assert!(times(&kept[0].1)[1] >= now, "{kept:?}");
-
-        // Both are told: ours by its next look, and the other at its first dial.
-        let begun = (4, entry(now, MINUTE / 4, MINUTE / 4, &other_lists));
-        let (others, kept) = asked.note_look(&[ours(MINUTE / 3), begun]);
-        assert_eq!(others.len(), 1);
-        assert!(times(&kept[0].1)[2] >= now, "{kept:?}");
-        let theirs = (3, seen_later(now, 2 * DAY, DAY, MINUTE, &other_lists));
-        assert_eq!(asked.note(&[theirs]).0.len(), 1);
+        // Others are told of it, and it is told of others.
+        let theirs = (3, seen_later(now, 2 * DAY, DAY, MINUTE / 2, &other_lists));
+        assert_eq!(asked.note(std::slice::from_ref(&theirs)).0.len(), 1);
+        assert_eq!(asked.note_look(&[theirs]).0.len(), 1);
 
         // A look leaves nothing by which a master without a record would count as known.
         asked.note_look(&[]);

@@ -365,6 +365,16 @@ async fn programs_that_stay_connected_tell_of_other_lists_and_are_told_of() {
     assert_eq!(said.count(Level::WARN, "clients=cron-1"), 1, "{said:?}");
     let _again = start("cron-2").await;
     assert_eq!(said.count(Level::WARN, "clients=web"), 2, "{said:?}");
+
+    // A third list is no old news.
+    let batch = Coordinator::builder()
+        .client_name("batch")
+        .masters(&world.masters[1..])
+        .master(&another);
+    let batch = batch.build().unwrap();
+    batch.all_ready_within(seconds(1)).await.unwrap();
+    sleep(seconds(60)).await;
+    assert_eq!(said.count(Level::WARN, "clients=batch"), 2, "{said:?}");
 }
 
 /// A warning in each change of the masters would be ignored when it counts.

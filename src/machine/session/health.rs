@@ -154,14 +154,14 @@ impl Machine {
     ///
     /// The server of `master` is then not known. So if the servers of two masters have swapped
     /// addresses, only the first dial is refused: the second master may then take its server.
-    pub(crate) fn meet(&mut self, master: usize, run_id: &str) -> Result<bool, usize> {
-        let is_first = self.sessions[master].server.take().is_none();
+    pub(crate) fn meet(&mut self, master: usize, run_id: &str) -> Result<(), usize> {
+        self.sessions[master].server = None;
         let is_same = |session: &Session| session.server.as_deref() == Some(run_id);
         if let Some(other) = self.sessions.iter().position(is_same) {
             return Err(other);
         }
         self.sessions[master].server = Some(run_id.to_owned());
-        Ok(is_first)
+        Ok(())
     }
 
     pub(crate) fn health(&self) -> Box<[Health]> {

@@ -215,7 +215,7 @@ impl AsyncWrite for LateSocket {
 fn a_server_under_two_addresses_is_refused() {
     let roster = Roster::new(["a:1", "b:1"].map(Arc::from), Quorum::of(2));
     let mut machine = Machine::new(roster, config(TIMEOUT), monotonic());
-    let mut meet = |master, run_id| machine.meet(master, run_id).map(drop);
+    let mut meet = |master, run_id| machine.meet(master, run_id);
     meet(0, "a").unwrap();
     meet(1, "b").unwrap();
     assert_eq!(meet(1, "a"), Err(0));

@@ -1,6 +1,6 @@
 //! Dials a server: connects, logs in, and asks whether the server restarted.
 
-use std::{collections::BTreeSet, convert::Infallible, future::pending, io, time::Duration};
+use std::{convert::Infallible, future::pending, io, time::Duration};
 
 use ::redis::Value;
 use tokio::time::sleep;
@@ -19,10 +19,7 @@ use crate::{
     core::{
         kind::script::{LOOK, ORIGIN},
         protocol::{NativeRelease, Reply, connection_name::ConnectionName},
-        restart::{
-            DataLoss, Incarnation, ORIGIN_KEY, OtherProgram, Quarantine, origin_arguments,
-            read_others,
-        },
+        restart::{DataLoss, Incarnation, ORIGIN_KEY, Quarantine, origin_arguments},
         time::Backoff,
         view::DialRefusal,
         vote::ServerError,
@@ -105,7 +102,7 @@ impl Dialer {
         // This check comes first, so a dial that met the server of another master does not change
         // the known run ids. They show a restart once the right server is met again.
         let met = machine.lock(|machine| machine.meet(master, &found.run_id));
-        let is_first = met.map_err(|other| {
+        met.map_err(|other| {
             let other = &machine.roster.masters[other];
             let why = format!(
                 "it is the same server as {other}: every master must be a server of its own"
@@ -116,7 +113,7 @@ impl Dialer {
             .run_ids
             .meet(&found.run_id, asked, clock::monotonic())?;
         connection.last_heard = Some(last_heard);
-        self.tell_apart(&found.others, is_first, machine, master);
+        self.tell_apart(&found.others, machine, master);
         Ok(found.loss)
     }
 
@@ -146,40 +143,24 @@ impl Dialer {
         let words = ["EVAL", LOOK.text(), "1", ORIGIN_KEY, &self.name];
         encode(&mut wire.out, &words.map(str::as_bytes));
         let answer = |frame: &[u8]| match reply(frame) {
-            Reply::Text(names) => read_others(names.split(' ')),
+            Reply::Text(names) => names.split(' ').filter_map(ConnectionName::parse).collect(),
             _ => Vec::new(),
         };
         let others = wire.answer(answer).await?;
-        self.tell_apart(&others, false, machine, master);
+        self.tell_apart(&others, machine, master);
         Ok(())
     }
 
     /// Warns of those of the `others` that may hold a lock of this program at the same time.
-    /// `is_first` says whether this is the first dial.
-    fn tell_apart(&self, others: &[OtherProgram], is_first: bool, machine: &Shared, master: usize) {
-        let clients = self.apart(others, is_first);
-        if !clients.is_empty() && machine.note_apart(&clients) {
+    fn tell_apart(&self, others: &[ConnectionName], machine: &Shared, master: usize) {
+        let Some(ours) = ConnectionName::parse(&self.name) else {
+            return;
+        };
+        let apart = others.iter().filter(|other| ours.is_apart_from(other));
+        if let Some(clients) = machine.note_apart(apart) {
             let ours = machine.roster.masters.join(", ");
             machine.observers[master].on(&MasterEvent::OtherLists { clients, ours });
         }
-    }
-
-    fn apart(&self, others: &[OtherProgram], is_first: bool) -> String {
-        let Some(ours) = ConnectionName::parse(&self.name) else {
-            return String::new();
-        };
-        let names = others.iter();
-        let names = names.filter(|(name, _)| name.keys == ours.keys);
-        // In a change of the masters, programs with both lists come before those with the new one.
-        let is_change = |other: &ConnectionName| {
-            let mut names = names.clone();
-            names.any(|(both, _)| !both.is_apart_from(&ours) && !both.is_apart_from(other))
-        };
-        let others = names.clone().filter(|(other, is_beside)| {
-            ours.is_apart_from(other) && (*is_beside || !is_first || !is_change(other))
-        });
-        let clients: BTreeSet<_> = others.map(|(other, _)| other.who()).collect();
-        clients.into_iter().collect::<Vec<_>>().join(", ")
     }
 
     /// Connects to the server and sends the greeting. If the master has Sentinels, first asks them

@@ -247,8 +247,7 @@ fn fault_of(url: &str) -> String {
         return "the path of its socket does not begin with /".to_owned();
     }
     if rest.contains("://") {
-        return "it contains several URLs: give them one by one, or as one text with commas \
-                between them to MasterSpec::list"
+        return "it contains several URLs: put commas between them, or give them one by one"
             .to_owned();
     }
     let server = rest.split(['/', '?']).next().unwrap_or_default();
