@@ -50,7 +50,7 @@ impl Guard {
     ///
     /// Use this for work that one process begins and another one finishes, such as a job in a
     /// queue. A guard of another type, such as a fenced one, is turned into a `Guard` first:
-    /// `Guard::from(guard)`. The attached guard has its [tokens](Self::fencing_tokens).
+    /// `Guard::from(guard)`. The lock keeps its [tokens](Detached::tokens).
     ///
     /// # Not guaranteed
     ///
@@ -59,6 +59,10 @@ impl Guard {
     /// fencing token. So let the queue deliver a job to one worker at a time, or attach under a
     /// lock on the job. [Abandon](Self::abandon_on_drop) the guard of a job that fails: otherwise,
     /// its drop would release the lock, perhaps while another process has attached it.
+    ///
+    /// Masters that restart without their data count as new to programs that start after that. If no
+    /// other process runs meanwhile, such a program may get the lock, unless all programs use
+    /// [`Strict`](crate::Quarantine::Strict).
     ///
     /// An [owner](crate::Owner) whose lock was detached cannot acquire that name again, for good:
     /// its attempt would take the detached lock over.
@@ -136,6 +140,9 @@ impl Coordinator {
     /// Attaches a lock that was [detached](Guard::detach), perhaps by another process: all masters
     /// are asked to extend it. Returns a guard, which renews the lock with the TTL for which it was
     /// detached.
+    ///
+    /// The masters go on to show the lock under the client name of the program that acquired it, which
+    /// may have ended.
     ///
     /// An extension never creates a key. So if a majority confirms, the lock was held all along,
     /// and no one else has held it since it was detached.

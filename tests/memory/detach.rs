@@ -129,7 +129,7 @@ async fn a_lock_that_is_not_held_any_more_is_gone() {
     let _next = others.mutex(NAME).try_acquire().await.unwrap();
     let error = others.attach(&taken).await.unwrap_err();
     let gone = "it is not held any more: it has expired, or was released, broken or forgotten: ";
-    let text = format!("could not lock \"orders/42\": {gone}");
+    let text = format!("could not attach \"orders/42\": {gone}");
     assert!(error.to_string().starts_with(&text), "{error}");
     assert!(is_gone(Err(error)));
 }

@@ -174,6 +174,7 @@ impl AcquireError {
                     "could not lock {name:?} as a {kind}: it is {reason}, use each name with one kind"
                 )
             }
+            Reason::Gone => format!("could not attach {name:?}: {reason}"),
             reason => format!("could not lock {name:?}: {}", told(reason, votes, *ttl)),
         }
     }
