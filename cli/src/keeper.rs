@@ -154,16 +154,14 @@ fn wait() -> io::Result<()> {
             number.copy_from_slice(bytes);
             match u64::from_ne_bytes(number) {
                 GOODBYE => return Ok(()),
-                group if group & GROUP != 0 => join((group & !GROUP) as i32)?,
+                group if group & GROUP != 0 => {
+                    setpgid(Pid::from_raw(0), Pid::from_raw((group & !GROUP) as i32))?;
+                    answer(READY)?;
+                }
                 at => deadline = Some(Duration::from_nanos(at)),
             }
         }
     }
-}
-
-fn join(group: i32) -> io::Result<()> {
-    setpgid(Pid::from_raw(0), Pid::from_raw(group))?;
-    answer(READY)
 }
 
 fn answer(answer: u8) -> io::Result<()> {

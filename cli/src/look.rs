@@ -17,7 +17,6 @@ use crate::{
     lists::{Part, Tallies},
     outage::{Outage, Stage},
     owner::Owner,
-    style::{Cell, heading},
     times::{micros, millis},
     words::{ADVICE, in_words_of_the_file},
 };
@@ -91,16 +90,6 @@ pub(crate) enum MasterAnswer {
     Free,
     Held,
     NoAnswer,
-}
-
-impl Verdict {
-    pub(crate) fn exit(self) -> Exit {
-        match self {
-            Self::Free => Exit::Success,
-            Self::Held | Self::Split => Exit::Busy,
-            Self::Quarantined | Self::NoQuorum => Exit::Unavailable,
-        }
-    }
 }
 
 /// Asks all masters about all locks at the same time.
@@ -245,14 +234,6 @@ impl Look {
     pub(crate) fn refused(&self, action: &str) -> Option<Failure> {
         let why = format!("{action}: {}", self.denied.as_ref()?);
         Some(Failure::new(Exit::Configuration, why))
-    }
-
-    /// Returns the heading of a table of the masters.
-    pub(crate) fn heading<const N: usize>(&self, words: [&str; N]) -> Vec<Cell> {
-        let first = self.masters.first();
-        let mut cells = first.map_or_else(Vec::new, |master| master.part.heading());
-        cells.extend(heading(words));
-        cells
     }
 
     /// Returns whether any master has a holder.

@@ -27,10 +27,12 @@ impl Style {
     pub(crate) fn of_stdout() -> Self {
         let stdout = std::io::stdout();
         let is_terminal = stdout.is_terminal();
+        let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let size = terminal_size_of(&stdout);
         let width = size.map_or(80, |(Width(columns), _)| columns.into());
         Self {
-            has_colour: is_terminal && wants_colour(),
+            has_colour: is_terminal && !is_dumb && !is_unwanted,
             width: if is_terminal { width } else { usize::MAX },
         }
     }
@@ -67,11 +69,11 @@ impl Style {
     pub(crate) fn table(self, rows: &[Vec<Cell>]) -> String {
         let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
         let width = |at: usize| {
-            rows.iter()
-                .filter_map(|row| Some(row.get(at)?.aligned()))
-                .max()
+            let cells = rows.iter().filter_map(|row| row.get(at));
+            let aligned = cells.filter(|cell| !cell.is_wide);
+            aligned.map(|cell| cell.text.chars().count()).max()
         };
-        let widths: Vec<_> = (0..columns).filter_map(width).collect();
+        let widths: Vec<_> = (0..columns).map(|at| width(at).unwrap_or(0)).collect();
         let lines = rows.iter().map(|row| {
             let (mut line, mut used) = (String::new(), 0);
             for (at, cell) in row.iter().enumerate() {
@@ -95,11 +97,6 @@ impl Style {
         });
         lines.collect()
     }
-}
-
-fn wants_colour() -> bool {
-    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    !is_dumb && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// One cell of a table.
@@ -127,14 +124,6 @@ impl Cell {
         Self {
             is_wide: true,
             ..Self::new(colour, text)
-        }
-    }
-
-    /// Returns the width that the column needs because of this cell.
-    fn aligned(&self) -> usize {
-        match self.is_wide {
-            true => 0,
-            false => self.text.chars().count(),
         }
     }
 }

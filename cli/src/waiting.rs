@@ -166,11 +166,6 @@ async fn say_who_holds(wanted: &Wanted<'_>, told: &mut Told) {
     if !told.note(holders.collect(), Instant::now()) {
         return;
     }
-    wanted.say(waits_for(wanted, seen.as_ref()));
-}
-
-/// Says what the program waits for, and who has it.
-fn waits_for(wanted: &Wanted<'_>, seen: Option<&Inspection>) -> String {
     let holder = seen.and_then(|seen| {
         let left = seen.holders.first()?.remaining;
         let who = clients(&seen.holders);
@@ -181,11 +176,8 @@ fn waits_for(wanted: &Wanted<'_>, seen: Option<&Inspection>) -> String {
         };
         Some(format!("{what} is {}", held_by(who, left)))
     });
-    format!(
-        "waiting for {}{}",
-        wanted.quoted(),
-        holder.unwrap_or_default()
-    )
+    let (names, holder) = (wanted.quoted(), holder.unwrap_or_default());
+    wanted.say(format_args!("waiting for {names}{holder}"));
 }
 
 /// The time after which a person wants to know what a program waits for.

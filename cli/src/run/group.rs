@@ -96,11 +96,8 @@ impl Group {
         };
         self.keeper.guard(group).await?;
         // Before the start: the command may read from the terminal at once.
-        if let Some(terminal) = self
-            .terminal
-            .as_mut()
-            .filter(|terminal| terminal.is_stdin())
-        {
+        let terminal = self.terminal.as_mut();
+        if let Some(terminal) = terminal.filter(|terminal| terminal.is_stdin()) {
             terminal.give_to(group);
         }
         self.signal(Signal::SIGCONT);

@@ -31,7 +31,11 @@ impl Terminal {
     /// the middle of a pipeline, the other programs may need it, too, so it stays with them until
     /// the command reads.
     pub(crate) fn is_stdin(&self) -> bool {
-        stdin().is_terminal() && self.is_ours() && !is_pipe()
+        let stdout = stdout().as_fd().try_clone_to_owned().map(File::from);
+        let kind = stdout.and_then(|stdout| stdout.metadata());
+        let kind = kind.map(|kind| kind.file_type());
+        let is_pipe = kind.is_ok_and(|kind| kind.is_fifo() || kind.is_socket());
+        stdin().is_terminal() && self.is_ours() && !is_pipe
     }
 
     /// Returns whether this process has the terminal, as after `fg` and not after `bg`.
@@ -50,10 +54,4 @@ impl Terminal {
             let _ = tcsetpgrp(&self.tty, getpgrp());
         }
     }
-}
-
-fn is_pipe() -> bool {
-    let stdout = stdout().as_fd().try_clone_to_owned().map(File::from);
-    let kind = stdout.and_then(|stdout| stdout.metadata());
-    kind.is_ok_and(|kind| kind.file_type().is_fifo() || kind.file_type().is_socket())
 }

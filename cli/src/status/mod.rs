@@ -62,14 +62,16 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             say(format!("{}\n{source}\n", blocks.join("\n")))?;
         }
         // Without a quorum, nothing is certain.
-        let exit = worst(&looks).map_or(Exit::Success, Verdict::exit);
+        let exit = match worst(&looks) {
+            None | Some(Verdict::Free) => Exit::Success,
+            Some(Verdict::Held | Verdict::Split) => Exit::Busy,
+            Some(Verdict::Quarantined | Verdict::NoQuorum) => Exit::Unavailable,
+        };
         let names = quoted(args.names.iter().map(String::as_str));
         let action = format!("cannot look at {names}");
-        let mut refused = looks.iter().filter_map(|look| look.refused(&action));
-        match refused.next() {
-            Some(failure) if exit == Exit::Unavailable => Err(failure),
-            _ => Ok(exit),
-        }
+        let refused = looks.iter().find_map(|look| look.refused(&action));
+        let refused = refused.filter(|_| exit == Exit::Unavailable);
+        refused.map_or(Ok(exit), Err)
     })
 }
 

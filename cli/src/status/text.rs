@@ -4,19 +4,19 @@ use quorlock::LockKind;
 
 use crate::{
     look::{Look, MasterAnswer, MasterLook, Verdict},
-    style::{Cell, Colour, Style},
+    style::{Cell, Colour, Style, heading},
     times::brief,
 };
 
 /// Returns the text about one lock.
 pub(crate) fn block(look: &Look, style: Style) -> String {
-    let mut rows = vec![look.heading(["VIEW", "TTL LEFT", "ROUND TRIP"])];
+    let first = look.masters.first();
+    let mut head = first.map_or_else(Vec::new, |master| master.part.heading());
+    head.extend(heading(["VIEW", "TTL LEFT", "ROUND TRIP"]));
+    let mut rows = vec![head];
     rows.extend(look.masters.iter().map(row));
-    let mut text = headline(look, style);
-    text.push_str(&style.table(&look.holders.rows()));
-    text.push_str(&style.table(&rows));
-    text.push_str(&queue(look, style));
-    text
+    let (holders, masters) = (style.table(&look.holders.rows()), style.table(&rows));
+    headline(look, style) + &holders + &masters + &queue(look, style)
 }
 
 /// Returns the name and the verdict. A long verdict has a line of its own.
