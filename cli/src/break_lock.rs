@@ -123,10 +123,21 @@ fn choose(seen: &mut Look, inspection: &Inspection, who: &str) -> Result<Inspect
         held.filter(|holder| id.is_some() && [&holder.owner, &holder.client].contains(&&id));
     let chosen = held.next().map(|holder| inspection.only(&holder));
     chosen.ok_or_else(|| {
-        let exit = if has_lock { Exit::Usage } else { Exit::Lost };
-        let now = clients(&inspection.holders).map_or(is, |who| format!("held by {who}"));
-        let sentence = format!("{who:?} is not one holder of {:?}: it is {now}", seen.name);
-        Failure::new(exit, sentence.trim_end_matches(','))
+        let now = match clients(&inspection.holders) {
+            Some(all) => format!("held by {}, not", all.trim_end_matches(',')),
+            None => format!("{is}, not held"),
+        };
+        let (exit, sentence) = match has_lock {
+            true => (
+                Exit::Usage,
+                format!(
+                    "{who:?} is several holders of {:?}; give the ID of one",
+                    seen.name
+                ),
+            ),
+            false => (Exit::Lost, format!("{:?} is {now} by {who:?}", seen.name)),
+        };
+        Failure::new(exit, sentence)
     })
 }
 
