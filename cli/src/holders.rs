@@ -31,6 +31,7 @@ pub(crate) struct HolderLook {
     #[serde(rename = "remaining_ms", serialize_with = "millis")]
     pub(crate) remaining: Option<Duration>,
     renewal: Option<Renewal>,
+    left_by_acquire: bool,
     held_since_ms: Option<u64>,
     /// The TTL, or at least this time.
     #[serde(skip)]
@@ -95,7 +96,7 @@ impl HoldersLook {
 
     /// Returns what one look shows of the first holder, if that is unusual. It follows the holder.
     pub(crate) fn note(&self) -> &'static str {
-        match self.holder.as_ref().and_then(|holder| holder.renewal) {
+        match self.holder.as_ref().and_then(HolderLook::future) {
             None | Some(Renewal::Renewed) => "",
             Some(Renewal::NotRenewed) => ", not renewed in time",
             Some(Renewal::MinHold) => ", kept by --min-hold",
@@ -137,6 +138,7 @@ impl HolderLook {
             kind: holder.kind,
             is_shared: holder.is_shared,
             ttl: who.program.ttl.or(holder.remaining),
+            left_by_acquire: who.program.stays == Some(Renewal::Detached),
             who,
             depth: holder.depth,
             remaining: holder.remaining,
@@ -154,15 +156,19 @@ impl HolderLook {
         let is_overdue = ttl.saturating_sub(left) > ttl / 3 + LATE;
         // Extended later than it was left. The clocks of two hosts may be a second apart.
         let is_older = |since| left + passed(since) > ttl + Duration::from_secs(1);
-        let stays = self.who.program.stays;
-        let is_attached =
-            stays == Some(Renewal::Detached) && self.held_since_ms.is_some_and(is_older);
+        let is_attached = self.left_by_acquire && self.held_since_ms.is_some_and(is_older);
         match is_overdue {
             _ if left > ttl + NOISE => Some(Renewal::MinHold),
             true if is_attached => Some(Renewal::NotRenewed),
-            true => stays.or(Some(Renewal::NotRenewed)),
+            true => self.who.program.stays.or(Some(Renewal::NotRenewed)),
             false => is_attached.then_some(Renewal::Renewed),
         }
+    }
+
+    /// Returns what is known of the renewal, or that the lock was left.
+    fn future(&self) -> Option<Renewal> {
+        let left = self.left_by_acquire.then_some(Renewal::Detached);
+        self.renewal.or(left)
     }
 
     /// Returns the time until another look shows whether the lock is renewed. `None` if that is
@@ -213,15 +219,9 @@ impl HolderLook {
 
     /// Says what becomes of the lock.
     fn outlook(&self) -> String {
-        let no_ttl = "without a TTL";
-        let detached = self
-            .who
-            .program
-            .stays
-            .filter(|stays| *stays == Renewal::Detached);
-        match (self.remaining.map(brief), self.renewal.or(detached)) {
-            (None, _) if self.may_be_no_lock() => format!("{no_ttl}, so it may be no lock"),
-            (None, _) => no_ttl.to_owned(),
+        match (self.remaining.map(brief), self.future()) {
+            (None, _) if self.may_be_no_lock() => "without a TTL, so it may be no lock".to_owned(),
+            (None, _) => "without a TTL".to_owned(),
             // It may be any text with a TTL. The mutexes of the command line have client names.
             (Some(left), _) if self.kind == Some(LockKind::Mutex) && self.who.id().is_none() => {
                 format!("{left} left, {FOREIGN}")
@@ -310,6 +310,7 @@ mod tests {
             depth: 1,
             remaining: None,
             renewal: None,
+            left_by_acquire: name.is_some_and(|name| name.contains("d+")),
             held_since_ms: None,
             ttl: None,
         }

@@ -6,7 +6,7 @@ use quorlock::{
     ConfigError, Coordinator, MasterSpec, Quarantine, SharedSettings,
     tools::{ConnectionName, example_keys, variables},
 };
-use quorlock_check::{CheckSettings, MasterLocks, Report, check, find_locks};
+use quorlock_check::{CheckSettings, Report, check};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -79,22 +79,6 @@ impl Masters {
     pub(crate) fn exposed(&self) -> Option<PathBuf> {
         let file = self.settings.password_file.clone();
         file.filter(|file| handle::can_be_read(file, 0o004))
-    }
-
-    /// Finds the names of the locks on each master: up to about `most`, in the time `limit`.
-    pub(crate) async fn find_locks(
-        &self,
-        all_keys: bool,
-        most: usize,
-        limit: Duration,
-    ) -> Result<Vec<MasterLocks>, Failure> {
-        let settings = self.settings.clone().read_files()?;
-        let shared = CheckSettings::from(&settings);
-        if shared.key_template == "{name}" && !all_keys {
-            return Err(Failure::new(Exit::Usage, ANY_KEY));
-        }
-        let (masters, old_masters) = (&settings.masters, &settings.old_masters);
-        Ok(find_locks(masters, old_masters, &shared, most, limit).await?)
     }
 
     /// Returns the masters for a check. Must be called outside a runtime.
@@ -185,8 +169,6 @@ impl ToCheck {
 /// The TTL of a coordinator without one.
 const TTL: Duration = Duration::from_secs(10);
 const MASTERS: &str = "QUORLOCK_MASTERS";
-const ANY_KEY: &str = "the key template is {name}, so any key may be that of a lock; name the \
-    locks, or give --all-keys: then each master looks at the values of all keys of the database";
 
 /// Says which variables count for nothing, unless it is quiet.
 fn find_settings(common: &Common, is_quiet: bool) -> Result<Masters, Failure> {

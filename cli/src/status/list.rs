@@ -6,7 +6,7 @@ use std::{
 };
 
 use quorlock::{Coordinator, LockKind};
-use quorlock_check::MasterLocks;
+use quorlock_check::{CheckSettings, MasterLocks, find_locks};
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -35,8 +35,16 @@ pub(super) struct Rest {
 
 pub(super) async fn list(masters: &Masters, args: &Status) -> Result<Exit, Failure> {
     let locks = masters.clone().coordinator()?;
-    let found = masters.find_locks(args.all_keys, MOST, LIMIT).await?;
-    let (looks, rest) = look_at(&locks, &found).await?;
+    let settings = masters.settings.clone().read_files()?;
+    let shared = CheckSettings::from(&settings);
+    let template = &*shared.key_template;
+    if template == "{name}" && !args.all_keys {
+        return Err(Failure::new(Exit::Usage, ANY_KEY));
+    }
+    let (lists, old) = (&settings.masters, &settings.old_masters);
+    let found = find_locks(lists, old, &shared, MOST, LIMIT).await?;
+    let looked = look_at(&locks, &found).await;
+    let (looks, rest) = looked.map_err(|failure| with_all_rights(failure, template))?;
     let exit = match worst(&looks) {
         Some(Verdict::NoQuorum) => Exit::Unavailable,
         _ => Exit::Code(rest.is_cut_short.into()),
@@ -120,6 +128,31 @@ async fn look_in_time(
     Ok(looks)
 }
 
+/// Gives all rights of a list in place of the missing one. The doctor does not know them.
+fn with_all_rights(mut failure: Failure, template: &str) -> Failure {
+    let denied = failure.sentence.split_once(" permissions to ");
+    if let Some((before, after)) = denied.filter(|(before, _)| before.contains(": answered ")) {
+        let what = after.split("; ").next().unwrap_or_default();
+        let keys = template.replace("{name}", "*");
+        let cure = match (what.starts_with("access"), &*keys) {
+            (false, _) => RIGHTS.to_owned(),
+            (true, "*") => format!("{ALL_KEYS}{RIGHTS} ~*{NOT_READ}"),
+            (true, keys) => format!("{RIGHTS} ~{keys} ~quorlock:*{NOT_READ}"),
+        };
+        let sentence = format!("{before} permissions to {what}; {cure}");
+        failure.sentence = in_words_of_the_file(&sentence);
+    }
+    failure
+}
+
+const ANY_KEY: &str = "the key template is {name}, so any key may be that of a lock; name the \
+    locks, or give --all-keys: then each master looks at the values of all keys of the database";
+const RIGHTS: &str = "ACL SETUSER <user> +eval +evalsha +scan +type +getrange +get +hmget +hgetall \
+    +hlen +pttl +zrange +time";
+const NOT_READ: &str = "; %R~ is not enough for scripts";
+const ALL_KEYS: &str = "--all-keys reads each key of the database: give --key-template, such as \
+    'app:{name}', or ";
+
 /// Returns why masters do not show their locks.
 fn reasons(found: &[MasterLocks]) -> Option<String> {
     let why = |one: &MasterLocks| Some(in_words_of_the_file(&one.failure()?));
@@ -154,15 +187,21 @@ fn row(look: &Look) -> Vec<Cell> {
         return vec![name, Cell::wide(Colour::Red, look.sentence())];
     };
     let kind = first.kind.map_or("", LockKind::as_str);
-    let waiters = look.waiters.as_ref();
-    let waiters = waiters.map_or("unknown".to_owned(), |all| all.len().to_string());
     let (_, left) = look.holders.columns().unwrap_or_default();
     let named = first.client.as_ref().and_then(|_| clients(holders));
     let who = named.or(first.owner.clone());
     let who = who.unwrap_or_else(|| "no name".to_owned());
     let who = who.trim_end_matches(',').to_owned() + look.holders.note();
-    let cells = [kind.to_owned(), left, waiters, who].map(Cell::plain);
+    let cells = [kind.to_owned(), left, waiters(look, first.kind), who].map(Cell::plain);
     [name].into_iter().chain(cells).collect()
+}
+
+fn waiters(look: &Look, kind: Option<LockKind>) -> String {
+    match (&look.waiters, kind) {
+        (Some(waiters), _) => waiters.len().to_string(),
+        (None, None | Some(LockKind::Mutex | LockKind::Reentrant)) => "-".to_owned(),
+        (None, Some(_)) => "denied".to_owned(),
+    }
 }
 
 const CUT: &str = "cut short: there are more than 1,000 locks, or more keys than a majority of \

@@ -58,6 +58,7 @@ fn is_documented(section: &str, value: &Value) {
         "started_ms",
         "ttl_ms",
         "held_since_ms",
+        "left_by_acquire",
         "depth",
         "remaining_ms",
         "renewal",
