@@ -19,10 +19,8 @@ use crate::{
 /// The longest text that is read. All names of a handle are on the command line of `acquire`.
 const MOST: u64 = 8 << 20;
 
-/// Returns whether the file is the input or the output.
-fn is_stream(file: &Path) -> bool {
-    file == "-"
-}
+/// The input or the output.
+const STREAM: &str = "-";
 
 /// Reads a handle. Warns if other users can read it, too.
 pub(crate) fn read(file: &Path) -> Result<Detached, Failure> {
@@ -30,10 +28,11 @@ pub(crate) fn read(file: &Path) -> Result<Detached, Failure> {
         let sentence = format!("there is no handle in {}: {error}", file.display());
         Failure::new(Exit::Usage, sentence)
     })?;
-    if !is_stream(file) && can_be_read(file, 0o044) {
+    if file != STREAM && can_be_read(file, 0o044) {
         let file = file.display();
         complain(format_args!(
-            "other users can read the handle; run `chmod 600 {file}`"
+            "other users could read the handle in {file}, with which they can release its lock; \
+             leave it the mode 600 of `quorlock acquire`"
         ));
     }
     Ok(detached)
@@ -46,7 +45,7 @@ pub(crate) fn can_be_read(file: &Path, by: u32) -> bool {
 }
 
 fn try_read(file: &Path) -> io::Result<Detached> {
-    let input: Box<dyn Read> = match is_stream(file) {
+    let input: Box<dyn Read> = match file == STREAM {
         true => Box::new(stdin()),
         false => Box::new(File::open(file)?),
     };
@@ -56,7 +55,7 @@ fn try_read(file: &Path) -> io::Result<Detached> {
 
 /// Checks that a handle may be written. A file that is there may have the handle of a held lock.
 pub(crate) fn check_room(file: &Path) -> Result<(), Failure> {
-    let is_new = is_stream(file) || fs::symlink_metadata(file).is_err();
+    let is_new = file == STREAM || fs::symlink_metadata(file).is_err();
     let new = is_new.then_some(()).ok_or(io::Error::other(EXISTS));
     new.map_err(|error| failure(file, &error))
 }
@@ -66,7 +65,7 @@ const EXISTS: &str = "it exists; if it is the handle of a lock, run `quorlock re
 /// Writes a handle to a new file.
 pub(crate) fn write(file: &Path, detached: &Detached) -> Result<(), Failure> {
     let text = format!("{detached}\n");
-    let written = match is_stream(file) {
+    let written = match file == STREAM {
         true => print(text),
         false => create(file, &text),
     };
@@ -93,7 +92,7 @@ fn create(file: &Path, text: &str) -> io::Result<()> {
 pub(crate) fn remove_used(file: &Path, used: &Detached, ended: &Result<Exit, Failure>) {
     let is_used = |other: Detached| other.to_string() == used.to_string();
     if !matches!(ended, Err(failure) if failure.exit != Exit::Lost)
-        && !is_stream(file)
+        && file != STREAM
         && try_read(file).is_ok_and(is_used)
         && let Err(error) = fs::remove_file(file)
     {

@@ -230,7 +230,8 @@ fn a_handle_of_other_masters_or_keys_is_78_and_another_text_64() {
         .is(78)
         .says("belongs to other masters, another key template or another database");
     release(&masters[..2], &file).is(78);
-    let short = release_with("--max-ttl 1m").is(78);
+    let mut attach = command(&masters, "--max-ttl 1m run --attach", &file);
+    let short = ended(attach.args(["--", "echo", "ran"])).gives(78, "");
     short.says("max-ttl");
     assert!(file.exists());
 
@@ -246,6 +247,54 @@ fn a_handle_of_other_masters_or_keys_is_78_and_another_text_64() {
     release(&masters, &file).is(0); // it was held all the time
 }
 
+/// The handle has the TTL, and a longer maximum only makes quarantines longer.
+#[test]
+fn a_release_needs_no_maximum_for_its_ttl() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    for option in ["", "--max-ttl 1m", "--quarantine off"] {
+        acquire(&masters, "a", &file).is(0);
+        let words = format!("release {option} --handle-file");
+        let mut release = command(&masters, &words, &file);
+        ended(release.env_remove("QUORLOCK_MAX_TTL"))
+            .gives(0, "")
+            .in_lines(0);
+        assert_free(&masters, "a");
+    }
+    // The maximum is not shortened to a short TTL: a master that restarted may know longer ones.
+    ended(&mut command(
+        &masters,
+        "acquire --ttl 5s a --handle-file",
+        &file,
+    ))
+    .is(0);
+    let strict = "--quarantine strict release --handle-file";
+    ended(command(&masters, strict, &file).env_remove("QUORLOCK_MAX_TTL"))
+        .is(69)
+        .says(" have no vote for ")
+        .omits("have no vote for 5s")
+        .last_says("; then try again with the same handle\n");
+}
+
+#[test]
+fn a_lock_that_was_left_is_told_from_one_that_a_program_holds() {
+    let masters = masters(3);
+    let file = handle(&masters);
+    let _held = Running::hold(&masters, "locks:held");
+    for kind in ["locks:a", "--fair locks:b"] {
+        acquire(&masters, kind, &file).is(0);
+        let name = kind.rsplit(':').next().unwrap();
+        let words = |words: &str| format!("--key-template locks:{{name}} status {words}");
+        let list = run(&masters, &words("")).is(0);
+        list.shows_times(1, ", left by quorlock acquire\n");
+        let shown = run(&masters, &words(&format!("--json {name} held"))).json();
+        let [left, held] = [0, 1].map(|at| &shown["locks"][at]["holder"]["left_by_acquire"]);
+        assert_eq!((left, held), (&true.into(), &false.into()), "{shown}");
+        fs::remove_file(&file).unwrap();
+        run(&masters, &format!("break --yes locks:{name}")).is(0);
+    }
+}
+
 #[test]
 fn too_few_masters_are_69_and_the_handle_can_be_used_again() {
     let masters = masters(3);
@@ -253,7 +302,9 @@ fn too_few_masters_are_69_and_the_handle_can_be_used_again() {
     acquire(&masters, "a", &file).is(0);
     masters[1..].iter().for_each(Server::pause);
     let failed = release(&masters, &file).is(69);
-    failed.says("cannot take \"a\" over: ");
+    failed
+        .says("cannot release \"a\": only 1 of 3 masters can vote")
+        .says("; then try again with the same handle\n");
     assert!(file.exists());
     masters[1..].iter().for_each(Server::resume);
     release(&masters, &file).is(0);
@@ -269,10 +320,11 @@ fn a_release_without_votes_names_no_option_that_it_does_not_have() {
     strict("--quarantine strict release --handle-file")
         .is(69)
         .says(" have no vote for ")
-        .last_says("; try again then\n");
+        .last_says("; then try again with the same handle\n");
     let mut run = command(&masters, "--quarantine strict run --attach", &file);
     ended(run.args(["--", "true"]))
         .is(69)
+        .says("cannot take over \"a\": ")
         .last_says("; wait longer with --ready\n");
     release(&masters, &file).is(0);
 }
@@ -284,10 +336,10 @@ fn a_handle_that_others_can_read_is_told() {
     let file = handle(&masters);
     for mode in [0o600, 0o640, 0o604] {
         let can_read = mode != 0o600;
-        let warning = format!("can read the handle; run `chmod 600 {}`\n", file.display());
+        let warning = format!("other users could read the handle in {}, ", file.display());
         let check = |ended: Ended| match can_read {
-            true => ended.is(0).says(&warning),
-            false => ended.is(0).omits("chmod"),
+            true => ended.is(0).says(&warning).omits("chmod"),
+            false => ended.is(0).omits("other users"),
         };
         for is_attach in [false, true] {
             acquire(&masters, "a", &file).is(0).in_lines(0);
@@ -298,7 +350,7 @@ fn a_handle_that_others_can_read_is_told() {
             });
         }
         acquire(&masters, "a", &file).is(0).in_lines(0); // in place of the old handle
-        release(&masters, &file).is(0).omits("chmod");
+        release(&masters, &file).is(0).omits("other users");
     }
 }
 
