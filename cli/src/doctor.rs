@@ -55,7 +55,9 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
         findings.sort_by_key(|finding| Reverse(finding.severity));
         let worst = findings.first().map(|finding| finding.severity);
         if let Some(file) = &args.textfile {
-            let masters = [locks.master_count(), checked.voters];
+            let is_lack = |one: &FindingReport| one.setting == "votes" && one.masters.is_empty();
+            let majority = usize::from(!findings.iter().any(is_lack));
+            let masters = [locks.master_count(), checked.voters, majority];
             write(file, &metrics(&source, counts(&findings), masters))?;
         } else if args.json {
             print_json(&Report {
@@ -209,8 +211,10 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Returns the metrics about the masters of `source`: all, and those that can vote.
-fn metrics(source: &str, found: [(Severity, usize); 4], [all, voting]: [usize; 2]) -> String {
+/// Returns the metrics about the masters of `source`: all, those that can vote, and whether these
+/// are a majority of each list.
+fn metrics(source: &str, found: [(Severity, usize); 4], masters: [usize; 3]) -> String {
+    let [all, voting, majority] = masters;
     let now = passed(0).as_secs();
     let source = format!("source={source:?}"); // a label has the escapes of Rust
     let findings = found.map(|(severity, count)| {
@@ -218,7 +222,7 @@ fn metrics(source: &str, found: [(Severity, usize); 4], [all, voting]: [usize; 2
     });
     format!(
         "{}quorlock_masters{{{source}}} {all}\nquorlock_masters_voting{{{source}}} {voting}\n\
-         quorlock_doctor_timestamp_seconds{{{source}}} {now}\n",
+         quorlock_majority{{{source}}} {majority}\nquorlock_doctor_timestamp_seconds{{{source}}} {now}\n",
         findings.concat()
     )
 }

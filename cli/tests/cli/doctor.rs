@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use testkit::server::masters;
 
-use crate::support::{Ended, each, run};
+use crate::support::{Ended, each, ended, run, urls, with};
 
 #[test]
 fn the_doctor_exits_by_severity() {
@@ -141,11 +141,12 @@ fn the_doctor_writes_metrics_for_the_node_exporter() {
         &format!("quorlock_doctor_findings{{severity=\"critical\",{source}}} 0\n"),
         &format!("quorlock_masters{{{source}}} 3\n"),
         &format!("quorlock_masters_voting{{{source}}} 2\n"),
+        &format!("quorlock_majority{{{source}}} 1\n"),
         &format!("\nquorlock_doctor_timestamp_seconds{{{source}}} 1"),
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    assert_eq!(text.lines().count(), 7, "{text}");
+    assert_eq!(text.lines().count(), 8, "{text}");
     let beside = fs::read_dir(masters[0].directory()).unwrap();
     let mut names = beside.map(|entry| entry.unwrap().file_name());
     assert!(!names.any(|name| name.to_string_lossy().contains(".prom.")));
@@ -153,4 +154,23 @@ fn the_doctor_writes_metrics_for_the_node_exporter() {
     let nowhere = masters[0].directory().join("missing/quorlock.prom");
     let sentence = format!("quorlock: cannot write {}: ", nowhere.display());
     textfile(&nowhere).is(74).first_says(&sentence);
+}
+
+/// In a change of the masters, most of all masters may be no majority of one list.
+#[test]
+fn the_metrics_tell_whether_each_list_has_a_majority() {
+    let mut masters = masters(5);
+    let file = masters[0].directory().join("quorlock.prom");
+    let mut majority = |dead: &[usize]| {
+        dead.iter().for_each(|master| masters[*master].kill());
+        let mut command = with(&masters[2..], "doctor --textfile");
+        command.env("QUORLOCK_OLD_MASTERS", urls(&masters[..3]));
+        ended(command.arg(&file));
+        let text = fs::read_to_string(&file).unwrap();
+        let (_, rest) = text.split_once("quorlock_majority{").unwrap();
+        rest.lines().next().unwrap().ends_with(" 1")
+    };
+    assert!(majority(&[3]), "2 of 3 and 3 of 3");
+    assert!(majority(&[1]), "2 of 3 and 2 of 3");
+    assert!(!majority(&[4]), "1 of 3 and 2 of 3");
 }
