@@ -160,11 +160,16 @@ impl Expected {
         self.lists.iter().all(|own| own.is_apart_from(name.lists))
     }
 
-    /// Returns for how long a dial of a program is still recent.
-    fn recent_for(&self, one: &EarlierProgram) -> Duration {
+    /// Returns for how long a program counts as there after its last dial.
+    fn stays(&self, one: &EarlierProgram) -> Duration {
         const HOUR: Duration = Duration::from_secs(3_600);
         let longest = self.ours.max_ttl.max(one.name.max_ttl);
-        longest.saturating_add(HOUR).saturating_sub(one.last_dial)
+        longest.saturating_add(HOUR)
+    }
+
+    /// Returns how much of this time is left.
+    fn recent_for(&self, one: &EarlierProgram) -> Duration {
+        self.stays(one).saturating_sub(one.last_dial)
     }
 
     /// Returns the settings of a program that are a surprise, and what to call the program. With
@@ -244,10 +249,11 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let (others, near): (Vec<_>, Vec<_>) =
         earlier.partition(|one| is_old(one.name.lists) || expected.is_apart(&one.name));
     let is_connected = |lists: ListsId| connected.iter().any(|name| name.lists == lists);
-    // Programs that came before the first of those near us, or after the last, are no danger: that
-    // was a change.
+    // Programs that came before the first of those near us, or long after the last, are no danger:
+    // that was a change.
     let is_beside = |one: &EarlierProgram, other: &EarlierProgram| {
-        let is_there = is_connected(other.name.lists) || other.last_dial <= one.first_dial;
+        let until = one.first_dial.saturating_add(expected.stays(one));
+        let is_there = is_connected(other.name.lists) || other.last_dial <= until;
         one.last_dial <= other.first_dial && is_there
     };
     let rank = |one: &EarlierProgram| {
@@ -260,7 +266,7 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     };
     // Each master has its own entry.
     let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
-    for one in others.iter().filter(|one| !is_connected(one.name.lists)) {
+    for one in others.iter().filter(|one| !connected.contains(&&one.name)) {
         let (worst, newest) = found.entry(one.name.lists.to_string()).or_insert((0, one));
         *worst = rank(one).max(*worst);
         if one.last_dial < newest.last_dial {

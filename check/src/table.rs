@@ -192,7 +192,8 @@ table! {
         "ACL SETUSER <user> +scan +time";
     EARLIER_APART = Critical "lists";
         "such programs, of which this was the last, used other lists of masters in the last hour and longest \
-         TTL: they and you may hold one lock at once"; SAME_LISTS;
+         TTL: they and you may hold one lock at once";
+        "stop what starts them, and give all programs the same masters under the same addresses";
     EARLIER_OLD = Warn "lists";
         "such programs, of which this was the last, came with the old list after programs with both: step 2 of \
          the change of the masters is not done"; "find what starts them, and give it both lists";

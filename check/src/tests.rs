@@ -684,6 +684,13 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             &*connected(&cron),
             Some("critical: c:6379, c:6379: lists: cron: "),
         ),
+        // Another one is still there.
+        (
+            &during,
+            ours.clone() + &entry(1, 99 * HOUR, MINUTE, &cron),
+            &*connected(&name(["o:1", ""], "k", "web")),
+            Some("critical: lists: cron 1 min ago"),
+        ),
         // Other keys, and a list in common.
         (
             &after,
@@ -698,12 +705,18 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             None,
         ),
         (&after, ours.clone(), nobody, None),
-        // Programs with our lists ended before those came.
+        // Programs with our lists ended long before those came, or not long before.
         (
             &after,
             entry(0, 99 * HOUR, 9 * HOUR, &us) + &entry(1, 5 * HOUR, MINUTE, &cron),
             nobody,
             Some(earlier),
+        ),
+        (
+            &after,
+            entry(0, 99 * HOUR, MINUTE + 9, &us) + &entry(1, MINUTE, MINUTE, &cron),
+            nobody,
+            Some("critical: lists: cron 1 min ago"),
         ),
         (
             &after,
