@@ -139,7 +139,8 @@ impl Detached {
 impl Coordinator {
     /// Attaches a lock that was [detached](Guard::detach), perhaps by another process: all masters
     /// are asked to extend it. Returns a guard, which renews the lock with the TTL for which it was
-    /// detached.
+    /// detached. The limit of renewal is that of [`Builder::renewal`](crate::Builder::renewal) in
+    /// this program, not that of [`Lock::renewal`](crate::Lock::renewal) in the other.
     ///
     /// The masters go on to show the lock under the client name of the program that acquired it, which
     /// may have ended.
@@ -150,7 +151,9 @@ impl Coordinator {
     /// # Errors
     ///
     /// - [`Gone`](Reason::Gone): a majority of masters do not have the lock any more, because it
-    ///   has expired, or was released, broken or forgotten.
+    ///   has expired, or was released, broken or forgotten. Of several names, one is gone, and the
+    ///   others stay until the TTL has passed, or until
+    ///   [`break_held`](Coordinator::break_held).
     /// - [`Config`](Reason::Config): the lock belongs to [other masters, another key template or
     ///   another database](ConfigError::ForeignDetached), or its TTL is above
     ///   [`max_ttl`](crate::Builder::max_ttl). Nothing was sent.

@@ -85,7 +85,7 @@ async fn the_settings_of_a_lock_are_checked_when_it_is_acquired() {
             out_of_range(
                 "TTL",
                 millis(52),
-                "more than 52.52ms, the response timeout and the drift allowance together",
+                "more than 52.52ms, the response timeout (QUORLOCK_RESPONSE_TIMEOUT) and the drift allowance together",
             ),
         ),
         (

@@ -243,7 +243,7 @@ async fn unusable_settings_are_explained() {
         ),
         (
             builder().ttl(millis(50)).build(),
-            "a TTL of 50ms is out of range: it must be more than 52.5ms, the response timeout and the drift allowance together",
+            "a TTL of 50ms is out of range: it must be more than 52.5ms, the response timeout (QUORLOCK_RESPONSE_TIMEOUT) and the drift allowance together",
         ),
     ] {
         assert_text(&world, error.unwrap_err(), expected);

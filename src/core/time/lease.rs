@@ -92,7 +92,8 @@ impl Ttl {
         let least = response_timeout.saturating_add(drift.allowance(whole.duration()));
         if whole.duration() <= least {
             let range = format!(
-                "more than {least:?}, the response timeout and the drift allowance together"
+                "more than {least:?}, the response timeout (QUORLOCK_RESPONSE_TIMEOUT) and the \
+                 drift allowance together"
             );
             return Err(ConfigError::time("TTL", ttl, range));
         }
