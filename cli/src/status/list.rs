@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, LockKind};
+use quorlock::{Coordinator, LockKind, tools::ServerError};
 use quorlock_check::{CheckSettings, MasterLocks, find_locks};
 use serde::Serialize;
 use tokio::time::sleep;
@@ -130,16 +130,16 @@ async fn look_in_time(
 
 /// Gives all rights of a list in place of the missing one. The doctor does not know them.
 fn with_all_rights(mut failure: Failure, template: &str) -> Failure {
-    let denied = failure.sentence.split_once(" permissions to ");
-    if let Some((before, after)) = denied.filter(|(before, _)| before.contains(": answered ")) {
-        let what = after.split("; ").next().unwrap_or_default();
+    if let Some((before, after)) = failure.sentence.split_once(": answered ") {
+        let error = after.split("; ").next().unwrap_or_default();
         let keys = template.replace("{name}", "*");
-        let cure = match (what.starts_with("access"), &*keys) {
-            (false, _) => RIGHTS.to_owned(),
-            (true, "*") => format!("{ALL_KEYS}{RIGHTS} ~*{NOT_READ}"),
-            (true, keys) => format!("{RIGHTS} ~{keys} ~quorlock:*{NOT_READ}"),
+        let cure = match (ServerError::of(error), &*keys) {
+            (ServerError::CommandDenied | ServerError::ScriptsDenied, _) => RIGHTS.to_owned(),
+            (ServerError::KeyDenied, "*") => format!("{ALL_KEYS}{RIGHTS} ~*{NOT_READ}"),
+            (ServerError::KeyDenied, keys) => format!("{RIGHTS} ~{keys} ~quorlock:*{NOT_READ}"),
+            _ => return failure,
         };
-        let sentence = format!("{before} permissions to {what}; {cure}");
+        let sentence = format!("{before}: answered {error}; {cure}");
         failure.sentence = in_words_of_the_file(&sentence);
     }
     failure
