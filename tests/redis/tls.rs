@@ -201,13 +201,12 @@ fn a_certificate_that_is_refused_is_explained() {
             (
                 authority.sign("redis.example.com"),
                 &authority,
-                "refused: it names redis.example.com, and not 127.0.0.1; use a host that it names in \
-                 the URL",
+                "use a host that it names in the URL",
             ),
             (
                 authority.sign_expired(HOST),
                 &authority,
-                "refused: it has expired; renew it, or look at the clock of this machine",
+                "renew it, or look at the clock of this machine",
             ),
         ] {
             let masters = [authority.server(&certificate, "no", &[])];
@@ -256,7 +255,7 @@ fn without_settings_the_authority_of_the_system_counts() {
     with_authority(async |authority| {
         let masters = [authority.server(&authority.sign(HOST), "no", &[])];
         let said = refusal(&locks(patient(), &masters)).await;
-        let is_explained = said.contains("nothing that is trusted has signed it; trust ")
+        let is_explained = said.contains("nothing that is trusted has signed it: ")
             || said.contains("the system has no trusted certificates");
         assert!(is_explained, "{said}");
     });
