@@ -134,9 +134,13 @@ fn with_all_rights(mut failure: Failure, template: &str) -> Failure {
         let error = after.split("; ").next().unwrap_or_default();
         let keys = template.replace("{name}", "*");
         let cure = match (ServerError::of(error), &*keys) {
-            (ServerError::CommandDenied | ServerError::ScriptsDenied, _) => RIGHTS.to_owned(),
             (ServerError::KeyDenied, "*") => format!("{ALL_KEYS}{RIGHTS} ~*{NOT_READ}"),
-            (ServerError::KeyDenied, keys) => format!("{RIGHTS} ~{keys} ~quorlock:*{NOT_READ}"),
+            (
+                ServerError::CommandDenied | ServerError::ScriptsDenied | ServerError::KeyDenied,
+                _,
+            ) => {
+                format!("{RIGHTS} ~{keys} ~quorlock:*{NOT_READ}")
+            }
             _ => return failure,
         };
         let sentence = format!("{before}: answered {error}; {cure}");
