@@ -13,8 +13,8 @@ use crate::{
     facts::{Facts, Master},
     report::Finding,
     table::{
-        APART, EARLIER_APART, EARLIER_LISTS, EARLIER_OLD, OTHER_CHANGE, OTHER_DATABASE,
-        OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row,
+        APART, EARLIER_APART, EARLIER_LISTS, EARLIER_OLD, EARLIER_OLD_LIST, OTHER_CHANGE,
+        OTHER_DATABASE, OTHER_LISTS, OTHER_MAX_TTL, OTHER_TEMPLATE, Row,
     },
 };
 
@@ -245,10 +245,19 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let connected: Vec<_> = connected.filter_map(|one| one.name.as_ref()).collect();
     let earlier = facts.flat_map(Facts::earlier);
     let earlier = earlier.filter(|one| one.name.keys == expected.ours.keys);
-    let is_old = |lists: ListsId| expected.apart.is_some_and(|[old, _]| old == lists);
-    let (others, near): (Vec<_>, Vec<_>) =
-        earlier.partition(|one| is_old(one.name.lists) || expected.is_apart(&one.name));
     let is_connected = |lists: ListsId| connected.iter().any(|name| name.lists == lists);
+    let is_recent = |one: &EarlierProgram| !expected.recent_for(one).is_zero();
+    let is_old = |lists: ListsId| expected.apart.is_some_and(|[old, _]| old == lists);
+    // The programs with the new list must not begin before those with the old one have ended.
+    let is_early = |one: &EarlierProgram| {
+        let is_new = |[old, new]: [ListsId; 2]| new == one.name.lists && is_connected(old);
+        expected.apart.is_some_and(is_new) && is_recent(one)
+    };
+    let earlier: Vec<_> = earlier.collect();
+    let others = earlier
+        .iter()
+        .filter(|one| is_old(one.name.lists) || is_early(one) || expected.is_apart(&one.name));
+    let near = earlier.iter().filter(|one| !expected.is_apart(&one.name));
     // Programs that came before the first of those near us, or long after the last, are no danger:
     // that was a change.
     let is_beside = |one: &EarlierProgram, other: &EarlierProgram| {
@@ -257,23 +266,27 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
         one.last_dial <= other.first_dial && is_there
     };
     let rank = |one: &EarlierProgram| {
-        let is_recent = !expected.recent_for(one).is_zero();
-        let beside = near
-            .iter()
-            .filter(|other| is_recent && is_beside(one, other));
-        let ranks = beside.map(|other| 1 + usize::from(other.name.is_apart_from(&one.name)));
-        ranks.max().unwrap_or(0)
+        let is_other = |other: &&EarlierProgram| other.name.lists != one.name.lists;
+        let beside = near.clone().filter(is_other);
+        let beside = beside.filter(|other| is_recent(one) && is_beside(one, other));
+        let ranks = beside.map(|other| 2 + usize::from(other.name.is_apart_from(&one.name)));
+        let least = if is_early(one) {
+            3
+        } else {
+            is_old(one.name.lists).into()
+        };
+        ranks.max().unwrap_or(0).max(least)
     };
     // Each master has its own entry.
     let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
-    for one in others.iter().filter(|one| !connected.contains(&&one.name)) {
+    for one in others.filter(|one| !connected.contains(&&one.name)) {
         let (worst, newest) = found.entry(one.name.lists.to_string()).or_insert((0, one));
         *worst = rank(one).max(*worst);
         if one.last_dial < newest.last_dial {
             *newest = one;
         }
     }
-    let rows = [EARLIER_LISTS, EARLIER_OLD, EARLIER_APART]
+    let rows = [EARLIER_LISTS, EARLIER_OLD_LIST, EARLIER_OLD, EARLIER_APART]
         .into_iter()
         .enumerate();
     let findings = rows.filter_map(|(rank, row)| {
@@ -281,7 +294,7 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
         let who: BTreeSet<_> = of_row.clone().map(|(_, one)| one.shown()).collect();
         let left = of_row.map(|(_, one)| expected.recent_for(one)).max()?;
         let until = match rank {
-            0 => String::new(),
+            0 | 1 => String::new(),
             _ => format!("; this ends in {} if none comes again", time(left)),
         };
         Some(row.with(in_short(&who) + &until))

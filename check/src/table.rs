@@ -193,10 +193,14 @@ table! {
     EARLIER_APART = Critical "lists";
         "such programs, of which this was the last, used other lists of masters in the last hour and longest \
          TTL: they and you may hold one lock at once";
-        "stop what starts them, and give all programs the same masters under the same addresses";
+        "stop what starts them, and give all programs the same masters under the same addresses; if it was \
+         a typo and their locks have ended, delete the field lists.N of quorlock:origin that has the name, \
+         on each master";
     EARLIER_OLD = Warn "lists";
         "such programs, of which this was the last, came with the old list after programs with both: step 2 of \
          the change of the masters is not done"; "find what starts them, and give it both lists";
+    EARLIER_OLD_LIST = Info "lists"; "such programs used only the old list of masters";
+        "find what starts them, and give it both lists in step 1 of the change";
     EARLIER_LISTS = Info "lists";
         "such programs used other lists of masters: if they come again, they and you may hold one lock at once";
         SAME_LISTS;

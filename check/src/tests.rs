@@ -775,6 +775,22 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             &*connected(&cron),
             None,
         ),
+        // A job with the new list must not come while programs with the old one are connected.
+        (
+            &during,
+            entry(0, MINUTE, MINUTE, &us) + &entry(1, 99 * HOUR, 9 * HOUR, &cron),
+            &*connected(&cron),
+            Some("critical: lists: us 1 min ago; this ends in 60 min if none comes again: "),
+        ),
+        (&during, entry(0, MINUTE, MINUTE, &us), nobody, None),
+        // Nor one with a third list.
+        (
+            &during,
+            entry(0, MINUTE, MINUTE, &name(["x:1", ""], "k", "typo"))
+                + &entry(1, 99 * HOUR, 9 * HOUR, &cron),
+            &*connected(&cron),
+            Some("critical: lists: typo 1 min ago"),
+        ),
     ] {
         let masters = [
             with_programs(&entries, list),

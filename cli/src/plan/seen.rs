@@ -90,7 +90,9 @@ impl Seen {
             || self.has(Part::Unknown)
             || has(Severity::Unknown);
         let [old, new] = [Part::Old, Part::New].map(Part::word);
-        let left = change.left(); // if none of them answers, all are stopped
+        let mut left = change.left().into_iter();
+        let are_down = left.len() == self.unseen.len()
+            && left.all(|master| self.unseen.contains_key(&*master));
         let text = |text: &str| text.to_owned();
         let (text, code) = match step {
             Step::Unsafe => (
@@ -101,6 +103,8 @@ impl Seen {
                 3,
             ),
             Step::Unknown => (text(UNKNOWN_LISTS), 3),
+            // Without them, the old list has no majority.
+            Step::StopOld if are_down => (text("The change is done."), 0),
             _ if has(Severity::Critical) => (text("Not now: first do what the findings say."), 3),
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority => (text(NO_VOTES), 1),
             Step::EndOld if !self.has(Part::Old) => (text(STILL_COME), 1),
@@ -111,13 +115,6 @@ impl Seen {
                 format!("No program with {old} is connected. {LEAVE_OLD}"),
                 1,
             ),
-            Step::StopOld
-                if left
-                    .iter()
-                    .all(|master| self.unseen.contains_key(&**master)) =>
-            {
-                (text("The change is done."), 0)
-            }
             Step::Begin | Step::StopOld => (text("Go on with the marked step."), 0),
         };
         (text, Exit::Code(code))

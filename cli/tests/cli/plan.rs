@@ -126,7 +126,7 @@ fn the_plan_shows_each_step() {
     let old = "only the old masters";
     planned_until(&masters, |ended| ended.after(old) == Some("none"))
         .marks(1, "3")
-        .tells(" ago: such programs used other lists of masters: if they come again")
+        .tells(" ago: such programs used only the old list of masters")
         .shows("No master can tell.");
 
     let after = Running::hold(&masters[1..], "other");
@@ -329,4 +329,30 @@ fn the_plan_does_not_begin_while_new_masters_have_no_vote() {
     ended(plan(&old, &new).arg("--quarantine=strict"))
         .is(1)
         .tells("Not yet: too few masters can vote");
+}
+
+/// It and a program that has only the old masters may hold one lock.
+#[test]
+fn a_job_that_has_only_the_new_masters_too_early_is_seen_though_it_is_gone() {
+    let masters = masters(4);
+    let _before = Running::hold(&masters[..3], "job");
+    run(&masters[1..], "run --label early cron -- true").is(0);
+    planned(&masters)
+        .is(3)
+        .tells("(early)")
+        .tells("stop what starts them")
+        .tells("Not now");
+}
+
+/// Their list then has no majority, which is no danger any more.
+#[test]
+fn the_change_is_done_when_the_old_masters_are_stopped() {
+    let mut masters = masters(5);
+    let _after = Running::hold(&masters[2..], "job");
+    let [old, new] = [&masters[..3], &masters[2..]].map(urls);
+    ended(&mut plan(&old, &new)).marks(0, "5");
+    masters[..2].iter_mut().for_each(Server::kill);
+    ended(&mut plan(&old, &new))
+        .marks(0, "5")
+        .shows("The change is done.");
 }
