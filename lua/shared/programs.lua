@@ -11,7 +11,8 @@ local MINUTE, HOUR, WEEK, MOST = 60000, 3600000, 604800000, 200
 
 -- Notes in the origin record `key` that the program with this `name` is connected `now`, or that it
 -- `dials`. Appends to `told` the names of programs with other settings that are here: seen in the
--- last minute and the longest TTL, which is the wait between two lists in a change of the masters.
+-- last minute. For a caller with new settings, they were also seen in the longest TTL, which is the
+-- wait between two lists in a change of the masters.
 -- Also appends those that were seen in the last hour and longest TTL, and were here together with
 -- programs with the settings of the caller: between their first dial and when they were last seen.
 local function note_program(told, key, name, now, dials)
@@ -45,9 +46,11 @@ local function note_program(told, key, name, now, dials)
     fields[at] = entry
     oldest = entry.seen < oldest.seen and entry or oldest
   end
+  -- Programs like the caller that come again are back from a change, or were forgotten in it.
+  local here = own and MINUTE or math.min(MINUTE, max_ttl)
   for _, entry in ipairs(fields) do
     local was_beside = own and entry.seen >= own.first and own.seen >= entry.first
-    if entry.name and (was_beside or now - entry.seen <= math.min(MINUTE, max_ttl)) then
+    if entry.name and (was_beside or now - entry.seen <= here) then
       told[#told + 1] = entry.name
     end
   end
