@@ -57,7 +57,8 @@ impl Guard {
     /// **Attach a lock once.** If two processes attach it, and one of them releases it, a third one
     /// may acquire it while the other guard is valid for up to a TTL, and these two have the same
     /// fencing token. So let the queue deliver a job to one worker at a time, or attach under a
-    /// lock on the job. [Abandon](Self::abandon_on_drop) the guard of a job that fails: otherwise,
+    /// lock on the job, which must be held as long: `job.run(guard.run(work))` ends the work with
+    /// the loss of either. [Abandon](Self::abandon_on_drop) the guard of a job that fails: otherwise,
     /// its drop would release the lock, perhaps while another process has attached it.
     ///
     /// Masters that restart without their data count as new to programs that start after that. If no
@@ -140,7 +141,9 @@ impl Coordinator {
     /// Attaches a lock that was [detached](Guard::detach), perhaps by another process: all masters
     /// are asked to extend it. Returns a guard, which renews the lock with the TTL for which it was
     /// detached. The limit of renewal is that of [`Builder::renewal`](crate::Builder::renewal) in
-    /// this program, not that of [`Lock::renewal`](crate::Lock::renewal) in the other.
+    /// this program, not that of [`Lock::renewal`](crate::Lock::renewal) in the other. The lock is
+    /// renewed, and a loss such as a break noticed, once in a third of that TTL. To notice sooner,
+    /// call [`Guard::extend`] with a short TTL every few seconds: it shortens nothing.
     ///
     /// The masters go on to show the lock under the client name of the program that acquired it, which
     /// may have ended.

@@ -130,20 +130,21 @@ async fn look_in_time(
 
 /// Gives all rights of a list in place of the missing one. The doctor does not know them.
 fn with_all_rights(mut failure: Failure, template: &str) -> Failure {
+    let (why, keys) = match template {
+        "{name}" => (ALL_KEYS, "~*".to_owned()),
+        _ => (
+            "",
+            format!("~{} ~quorlock:*", template.replace("{name}", "*")),
+        ),
+    };
     if let Some((before, after)) = failure.sentence.split_once(": answered ") {
         let error = after.split("; ").next().unwrap_or_default();
-        let keys = template.replace("{name}", "*");
-        let cure = match (ServerError::of(error), &*keys) {
-            (ServerError::KeyDenied, "*") => format!("{ALL_KEYS}{RIGHTS} ~*{NOT_READ}"),
-            (
-                ServerError::CommandDenied | ServerError::ScriptsDenied | ServerError::KeyDenied,
-                _,
-            ) => {
-                format!("{RIGHTS} ~{keys} ~quorlock:*{NOT_READ}")
-            }
+        let why = match ServerError::of(error) {
+            ServerError::KeyDenied => why,
+            ServerError::CommandDenied | ServerError::ScriptsDenied => "",
             _ => return failure,
         };
-        let sentence = format!("{before}: answered {error}; {cure}");
+        let sentence = format!("{before}: answered {error}; {why}{RIGHTS} {keys}{NOT_READ}");
         failure.sentence = in_words_of_the_file(&sentence);
     }
     failure

@@ -27,7 +27,8 @@ pub enum LockState {
 #[non_exhaustive]
 pub enum LostReason {
     /// A majority of masters say that the guard does not hold the lock. Its keys were deleted, have
-    /// expired or belong to another holder.
+    /// expired or belong to another holder. This does not tell a break by an operator from a release
+    /// by another process that has attached the lock, or from masters that have forgotten it.
     TakenAway,
     /// The task of the coordinator has ended, because its runtime has shut down, or because a
     /// stream of the program panicked in it. Or this process was forked, and the task runs in the
