@@ -484,6 +484,15 @@ fn a_dial_is_told_of_programs_with_other_settings() {
                 .collect();
             assert_eq!(told.contains(name), is_told, "{entries:?}");
         }
+        // With a short longest TTL, a new program comes soon after those before it, but no old one.
+        let short = NAME.replace("60000", "10000");
+        let told = |entries: &[_]| {
+            let ask = || asked.ask_as(&short, &[], OBSERVED).0.others;
+            asked.noted(entries, ask).0.len()
+        };
+        let theirs = (4, entry(now, HOUR, MINUTE / 2, &old_lists));
+        assert_eq!(told(std::slice::from_ref(&theirs)), 0);
+        assert_eq!(told(&[(3, entry(now, 2 * DAY, DAY, &short)), theirs]), 1);
     }
 }
 
