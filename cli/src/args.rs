@@ -257,7 +257,11 @@ pub(crate) struct Hold {
 ///
 /// Writes a handle and ends. With the handle, `quorlock release` releases the lock, and `quorlock
 /// run --attach` runs a command under it, also on another host. In between nobody renews the lock.
-/// The handle is a secret: whoever has it can release the lock. Let one process at a time use it.
+/// The handle is a secret: whoever has it can release the lock. Let one process at a time use it: two
+/// that attach it both run, and the first to end releases the lock.
+///
+/// Set quarantine to strict in all programs. Otherwise, masters that restart without their data while
+/// no process knows them give the lock to another.
 #[derive(Debug, Group)]
 pub(crate) struct Acquire {
     #[command(flatten)]
