@@ -70,10 +70,7 @@ impl Held {
     }
 
     pub(crate) fn too_long(&self) -> String {
-        format!(
-            "{} was held for the time of --max-hold",
-            name_of(&self.guard)
-        )
+        name_of(&self.guard) + " was held for the time of --max-hold"
     }
 
     /// Releases the lock, or leaves it for the rest of its minimum hold. After a short time, it

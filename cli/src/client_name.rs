@@ -88,11 +88,8 @@ impl Program {
     pub(crate) fn parse(client: &str) -> Self {
         let parts: Vec<_> = client.splitn(4, MARK).collect();
         let number = |at: usize| {
-            parts
-                .get(at)?
-                .trim_end_matches(['d', 'm'])
-                .parse::<u32>()
-                .ok()
+            let text = parts.get(at)?.trim_end_matches(['d', 'm']);
+            text.parse::<u32>().ok()
         };
         let (Some(started), Some(ttl)) = (number(1), number(2)) else {
             let client = Some(client.to_owned());

@@ -91,13 +91,11 @@ pub(crate) fn doctor(args: &Doctor, common: &Common) -> Result<Exit, Failure> {
 
 impl FindingReport {
     pub(crate) fn of(finding: &Finding) -> Self {
-        let on = finding.masters.iter();
-        let commands = on
-            .clone()
-            .filter_map(|master| command(master, &finding.fix));
+        let masters = finding.masters.iter();
+        let commands = masters.filter_map(|master| command(master, &finding.fix));
         Self {
             severity: finding.severity,
-            masters: on.map(ToString::to_string).collect(),
+            masters: finding.masters.iter().map(ToString::to_string).collect(),
             setting: finding.setting,
             value: in_words_for_people(&in_words_of_the_file(&finding.value)),
             why: in_words_of_the_file(finding.why),

@@ -243,11 +243,8 @@ impl HolderLook {
     /// later.
     fn rhythm(&self) -> String {
         let (left, ttl) = self.remaining.zip(self.ttl).unwrap_or_default();
-        let [ago, due] = [
-            ttl.saturating_sub(left),
-            (left + ttl / 3).saturating_sub(ttl),
-        ]
-        .map(rounded);
+        let ago = rounded(ttl.saturating_sub(left));
+        let due = rounded((left + ttl / 3).saturating_sub(ttl));
         format!("{ago} ago, next renewal due in {due}")
     }
 
