@@ -26,6 +26,8 @@ pub(crate) enum Outage {
         wait: Duration,
         /// The masters that can vote now.
         able: Tallies,
+        /// The reasons of those that are not connected or take no locks.
+        others: Option<String>,
     },
     /// So many masters refuse the login, a certificate or a right, or cannot be masters, that the
     /// others are no majority. The reasons, and what to do.
@@ -82,6 +84,7 @@ impl Outage {
             Some(wait) => Some(Self::Quarantine {
                 wait,
                 able: able_after(Duration::ZERO),
+                others: obstacles(health),
             }),
             None => Some(Self::too_few(locks, health, stage)),
         }
@@ -90,15 +93,13 @@ impl Outage {
     fn too_few(locks: &Coordinator, health: &[MasterHealth], stage: Stage) -> Self {
         let refusal = |master: &MasterHealth| stage.refusal(master);
         let others = Tallies::of_health(locks, health, |master| refusal(master).is_none());
-        let all = |why: &dyn Fn(&MasterHealth) -> Option<String>| {
-            all_reasons(health.iter().map(|health| (&*health.master, why(health))))
-        };
-        match all(&refusal) {
+        let refusals = health.iter().map(|one| (&*one.master, refusal(one)));
+        match all_reasons(refusals) {
             Some(why) if !others.has_quorum() => Self::Refused(why),
             _ => Self::TooFew {
                 connected: Tallies::of_health(locks, health, |master| wait_for(master).is_some()),
                 is_limit: false,
-                why: all(&obstacle),
+                why: obstacles(health),
             },
         }
     }
@@ -188,6 +189,10 @@ pub(crate) fn all_reasons<'a>(
     in_short(&Vec::from_iter(each))
 }
 
+fn obstacles(health: &[MasterHealth]) -> Option<String> {
+    all_reasons(health.iter().map(|one| (&*one.master, obstacle(one))))
+}
+
 /// Returns why the master is not connected, or takes no locks.
 pub(crate) fn obstacle(health: &MasterHealth) -> Option<String> {
     let why = match &health.state {
@@ -220,27 +225,28 @@ const DIAL_LIMIT: Duration = Duration::from_millis(250);
 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Quarantine { wait, able } => write!(
-                f,
-                "only {}; masters that may have forgotten locks have no vote for {}",
-                able.too_few("can vote"),
-                rounded(*wait)
-            ),
-            Self::Refused(why) => f.write_str(why),
+        let (few, why, end) = match self {
+            Self::Refused(why) => return f.write_str(why),
+            Self::Quarantine { wait, able, others } => {
+                let wait = rounded(*wait);
+                let end = format!("masters that may have forgotten locks have no vote for {wait}");
+                (format!("only {}", able.too_few("can vote")), others, end)
+            }
             Self::TooFew {
                 connected,
                 is_limit,
                 why,
             } => {
                 let only = if *is_limit { "at most" } else { "only" };
-                write!(f, "{only} {}; ", connected.too_few("can vote"))?;
-                if let Some(why) = why {
-                    write!(f, "{why}; ")?;
-                }
-                f.write_str(ADVICE)
+                let few = format!("{only} {}", connected.too_few("can vote"));
+                (few, why, ADVICE.to_owned())
             }
+        };
+        write!(f, "{few}; ")?;
+        if let Some(why) = why {
+            write!(f, "{why}; ")?;
         }
+        f.write_str(&end)
     }
 }
 

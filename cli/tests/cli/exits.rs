@@ -270,7 +270,8 @@ fn a_master_without_a_vote_yet_is_not_one_that_failed() {
     masters[0].kill();
     run(&masters, "run -n a -- true")
         .is(69)
-        .says("only 1 of 3 masters can vote, and 2 are needed; masters that may have forgotten ")
+        .says("only 1 of 3 masters can vote, and 2 are needed; 127.0.0.1:")
+        .says(": Connection refused; masters that may have forgotten ")
         .says("wait longer with --ready");
 }
 
@@ -290,6 +291,17 @@ fn masters_that_may_have_forgotten_locks_are_waited_for() {
     strict("run -n --ready 10ms a -- true")
         .is(69)
         .says("have no vote for ");
+    let first = masters[0].port().to_string();
+    masters[2].command(&["REPLICAOF", "127.0.0.1", &first]);
+    strict("run -n a -- true")
+        .is(69)
+        .says(&format!(
+            "needed; 127.0.0.1:{}: it is a replica",
+            masters[2].port()
+        ))
+        .says("; masters that may have forgotten locks have no vote for ")
+        .last_says("; wait longer with --ready\n");
+    masters[2].command(&["REPLICAOF", "NO", "ONE"]);
     strict("run -v -q -n --ready 20s a -- echo ran")
         .gives(0, "ran\n")
         .omits("waiting for"); // it ends by itself
