@@ -20,6 +20,7 @@ use crate::{
     masters::Masters,
     output::{complain, print_json, say},
     owner::Owner,
+    rights::BREAK,
     runtime::block_on,
     status::text::block,
     style::{Cell, Colour, Style, clean, heading},
@@ -66,7 +67,9 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             let action = format!("cannot break {:?}", seen.name);
             let sentence = format!("{action}: it is {}; {ADVICE}", seen.sentence());
             let unknown = Failure::new(Exit::Unavailable, sentence);
-            return Err(seen.refused(&action).unwrap_or(unknown));
+            return Err(seen
+                .refused(&locks, &action, [&args.name, BREAK])
+                .unwrap_or(unknown));
         };
         if !seen.is_held_anywhere() && args.holder.is_none() {
             report(args, &seen, &[], true)?;

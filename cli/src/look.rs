@@ -17,8 +17,9 @@ use crate::{
     lists::{Part, Tallies},
     outage::{Outage, Stage},
     owner::Owner,
+    rights::with_all_rights,
     times::{micros, millis},
-    words::{ADVICE, in_words_of_the_file},
+    words::in_words_of_the_file,
 };
 
 /// The reports of the masters about one lock. The fields are those of the JSON.
@@ -41,9 +42,9 @@ pub(crate) struct Look {
     /// The inspection that a break needs. `None` without a quorum.
     #[serde(skip)]
     pub(crate) inspection: Option<Inspection>,
-    /// The reason why there is no quorum, if the user lacks a right.
+    /// The reason why there is no quorum.
     #[serde(skip)]
-    denied: Option<String>,
+    outage: Option<Outage>,
 }
 
 /// What is known of a lock. A worse verdict comes later.
@@ -190,7 +191,7 @@ impl Look {
             masters: MasterLook::all(&inspection.votes, inspection.views()),
             counted: free,
             inspection: Some(inspection),
-            denied: None,
+            outage: None,
         }
     }
 
@@ -204,7 +205,7 @@ impl Look {
             masters: MasterLook::all(votes, views.into_iter()),
             counted: Tallies::of_votes(votes, |row| reason(*row).is_none()),
             inspection: None,
-            denied: denied(locks, name, votes),
+            outage: Some(Outage::in_votes(locks, votes, Stage::Begins)),
         }
     }
 
@@ -224,15 +225,22 @@ impl Look {
             }
             _ => {
                 (self.verdict, self.counted) = (Verdict::NoQuorum, able);
-                self.denied = denied(locks, &self.name, votes);
+                self.outage = Some(Outage::in_votes(locks, votes, Stage::Begins));
             }
         }
     }
 
     /// Returns the failure of an action if so many masters refuse the user or deny a right that
-    /// nothing is known.
-    pub(crate) fn refused(&self, action: &str) -> Option<Failure> {
-        let why = format!("{action}: {}", self.denied.as_ref()?);
+    /// nothing is known. It needs the rights `of` a name, and more: see [`with_all_rights`].
+    pub(crate) fn refused(
+        &self,
+        locks: &Coordinator,
+        action: &str,
+        of: [&str; 2],
+    ) -> Option<Failure> {
+        let outage = self.outage.as_ref().filter(|outage| outage.is_refusal())?;
+        let why = format!("{action}: {outage}");
+        let why = with_all_rights(&why, locks, of).unwrap_or(why);
         Some(Failure::new(Exit::Configuration, why))
     }
 
@@ -304,19 +312,6 @@ impl MasterLook {
             answer: row.latency,
         }
     }
-}
-
-/// Returns the reason for these votes, if so many masters refuse the user or deny a right that
-/// another try is useless. Says how to give the right: the doctor tries another key.
-fn denied(locks: &Coordinator, name: &str, votes: &Votes) -> Option<String> {
-    let Outage::Refused(why) = Outage::in_votes(locks, votes, Stage::Begins) else {
-        return None;
-    };
-    let lock = locks.mutex(name);
-    let mut failures = votes.iter().filter_map(|row| row.failure());
-    let cure = failures.find_map(|failure| failure.cure(lock.key()?));
-    let advice = cure.map(|cure| in_words_of_the_file(&format!("{cure}; then {ADVICE}")));
-    Some(why.replace(ADVICE, advice.as_deref().unwrap_or(ADVICE)))
 }
 
 /// Returns why there is no answer, or no vote.

@@ -41,6 +41,7 @@ mod outage;
 mod output;
 mod owner;
 mod plan;
+mod rights;
 mod run;
 mod runtime;
 mod signals;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quorlock::{Coordinator, LockKind, tools::ServerError};
+use quorlock::{Coordinator, LockKind};
 use quorlock_check::{CheckSettings, MasterLocks, find_locks};
 use serde::Serialize;
 use tokio::time::sleep;
@@ -21,6 +21,7 @@ use crate::{
     masters::Masters,
     outage::all_reasons,
     output::{print_json, say},
+    rights::with_all_rights,
     style::{Cell, Colour, Style, heading},
     words::{ADVICE, in_words_of_the_file},
 };
@@ -37,14 +38,12 @@ pub(super) async fn list(masters: &Masters, args: &Status) -> Result<Exit, Failu
     let locks = masters.clone().coordinator()?;
     let settings = masters.settings.clone().read_files()?;
     let shared = CheckSettings::from(&settings);
-    let template = &*shared.key_template;
-    if template == "{name}" && !args.all_keys {
+    if shared.key_template == "{name}" && !args.all_keys {
         return Err(Failure::new(Exit::Usage, ANY_KEY));
     }
     let (lists, old) = (&settings.masters, &settings.old_masters);
     let found = find_locks(lists, old, &shared, MOST, LIMIT).await?;
-    let looked = look_at(&locks, &found).await;
-    let (looks, rest) = looked.map_err(|failure| with_all_rights(failure, template))?;
+    let (looks, rest) = look_at(&locks, &found).await?;
     let exit = match worst(&looks) {
         Some(Verdict::NoQuorum) => Exit::Unavailable,
         _ => Exit::Code(rest.is_cut_short.into()),
@@ -100,7 +99,8 @@ fn are_all(locks: &Coordinator, found: &[MasterLocks]) -> Result<bool, Failure> 
     let why = reasons(found).unwrap_or_default();
     let few = answered.too_few("listed them");
     let sentence = format!("cannot list the locks: only {few}; {why}; {ADVICE}");
-    Err(Failure::new(exit, sentence))
+    let with_rights = with_all_rights(&sentence, locks, ["*", ""]);
+    Err(Failure::new(exit, with_rights.unwrap_or(sentence)))
 }
 
 /// Looks at the first locks, as far as the time suffices.
@@ -112,7 +112,7 @@ async fn look_in_time(
     for some in Vec::from_iter(names.take(MOST)).chunks(AT_ONCE) {
         let mut seen = look_at_all(locks, some).await?;
         for _ in 0..3 {
-            let refused = |look: &Look| look.refused("cannot look at the locks");
+            let refused = |look: &Look| look.refused(locks, "cannot look at the locks", ["*", ""]);
             seen.iter().find_map(refused).map_or(Ok(()), Err)?;
             // Busy masters may answer too late.
             if worst(&seen) == Some(Verdict::NoQuorum) {
@@ -128,36 +128,8 @@ async fn look_in_time(
     Ok(looks)
 }
 
-/// Gives all rights of a list in place of the missing one. The doctor does not know them.
-fn with_all_rights(mut failure: Failure, template: &str) -> Failure {
-    let (why, keys) = match template {
-        "{name}" => (ALL_KEYS, "~*".to_owned()),
-        _ => (
-            "",
-            format!("~{} ~quorlock:*", template.replace("{name}", "*")),
-        ),
-    };
-    if let Some((before, after)) = failure.sentence.split_once(": answered ") {
-        let error = after.split("; ").next().unwrap_or_default();
-        let why = match ServerError::of(error) {
-            ServerError::KeyDenied => why,
-            ServerError::CommandDenied | ServerError::ScriptsDenied => "",
-            _ => return failure,
-        };
-        let sentence = format!("{before}: answered {error}; {why}{RIGHTS} {keys}{NOT_READ}");
-        failure.sentence = in_words_of_the_file(&sentence);
-    }
-    failure
-}
-
 const ANY_KEY: &str = "the key template is {name}, so any key may be that of a lock; name the \
     locks, or give --all-keys: then each master looks at the values of all keys of the database";
-const RIGHTS: &str = "ACL SETUSER <user> +eval +evalsha +scan +type +getrange +get +hmget +hgetall \
-    +hlen +pttl +zrange +time";
-const NOT_READ: &str = "; %R~ is not enough for scripts";
-const ALL_KEYS: &str = "--all-keys reads each key of the database: give --key-template, such as \
-    'app:{name}', or ";
-
 /// Returns why masters do not show their locks.
 fn reasons(found: &[MasterLocks]) -> Option<String> {
     let why = |one: &MasterLocks| Some(in_words_of_the_file(&one.failure()?));

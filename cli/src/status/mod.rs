@@ -69,7 +69,8 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
         };
         let names = quoted(args.names.iter().map(String::as_str));
         let action = format!("cannot look at {names}");
-        let refused = looks.iter().find_map(|look| look.refused(&action));
+        let mut all = looks.iter();
+        let refused = all.find_map(|look| look.refused(&locks, &action, [&look.name, ""]));
         let refused = refused.filter(|_| exit == Exit::Unavailable);
         refused.map_or(Ok(exit), Err)
     })

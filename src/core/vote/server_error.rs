@@ -199,30 +199,6 @@ impl Failure {
     pub fn is_permanent(&self) -> bool {
         matches!(self, Self::ErrorReply(error) if !ServerError::of(error).is_temporary())
     }
-
-    /// Returns the command that gives the user the right that is missing, if the error tells which
-    /// one. `key` is the only key that was used. It must not have characters that mean something in
-    /// a pattern or to a shell.
-    #[doc(hidden)]
-    pub fn cure(&self, key: &str) -> Option<String> {
-        let Self::ErrorReply(error) = self else {
-            return None;
-        };
-        let error = without_user(error);
-        let right = match ServerError::of(&error) {
-            ServerError::ScriptsDenied => "+eval +evalsha".to_owned(),
-            ServerError::CommandDenied => {
-                let (_, rest) = error.split_once("to run the '")?;
-                format!("+{}", rest.split_once('\'')?.0)
-            }
-            ServerError::KeyDenied => {
-                let is_plain = |letter: char| letter.is_alphanumeric() || ":._-/".contains(letter);
-                format!("~{}", Some(key).filter(|key| key.chars().all(is_plain))?)
-            }
-            _ => return None,
-        };
-        Some(format!("ACL SETUSER <user> {right}"))
-    }
 }
 
 /// Returns the error of the command that failed in a script. Redis 6 wraps it, as in `ERR Error
@@ -270,41 +246,6 @@ mod tests {
             assert_eq!(found, expected, "{error}");
         }
         assert!(!Failure::Unreachable("NOPERM".into()).is_denial());
-    }
-
-    #[test]
-    fn an_error_about_a_right_tells_how_to_give_it() {
-        let run = "NOPERM User run the 'set' has no permissions to run the";
-        let in_script = "ERR ACL failure in script: User bob has no permissions to run the";
-        for (error, key, expected) in [
-            (&*format!("{run} 'evalsha' command"), "a", "+eval +evalsha"),
-            (&format!("{run} 'config|get' command"), "a", "+config|get"),
-            (
-                &format!("{in_script} 'type' command script: 7fbb"),
-                "a",
-                "+type",
-            ),
-            (
-                "NOPERM this user has no permissions to run the 'get' command or its subcommand",
-                "a",
-                "+get",
-            ),
-            (
-                "NOPERM No permissions to access a key",
-                "app:a/1",
-                "~app:a/1",
-            ),
-            ("NOPERM No permissions to access a key", "a*", ""),
-            ("NOPERM No permissions to access a key", "a b", ""),
-            ("ERR unknown command 'EVAL'", "a", ""),
-            ("OOM command not allowed", "a", ""),
-        ] {
-            let cure = Failure::ErrorReply(error.into()).cure(key);
-            let expected = Some(expected).filter(|right| !right.is_empty());
-            let expected = expected.map(|right| format!("ACL SETUSER <user> {right}"));
-            assert_eq!(cure, expected, "{error} {key}");
-        }
-        assert_eq!(Failure::Closed.cure("a"), None);
     }
 
     #[test]
