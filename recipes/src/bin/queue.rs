@@ -30,9 +30,11 @@ async fn enqueue(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Reads a message from the queue, which must deliver it to one worker at a time.
+/// Reads a message from the queue, which may deliver it to several workers.
 async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     let detached: Detached = io::read_to_string(io::stdin())?.parse()?;
+    let once = locks.mutex("worker of video/42"); // guards of one text do not exclude each other
+    let _once = once.acquire_within(Duration::from_secs(20)).await?;
     let guard = match locks.attach(&detached).await {
         Ok(guard) => guard.abandon_on_drop(), // the job may fail
         Err(error) if *error.reason() == Reason::Gone => {
