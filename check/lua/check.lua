@@ -60,9 +60,9 @@ if origin and run_id and now then
   end
   for at = 0, 31 do
     local entry = redis.pcall('HMGET', 'quorlock:origin', 'lists.' .. at)[1] or ''
-    local first, last, name = string.match(entry, '^(%d+) (%d+) %d+ (%S+)$')
+    local first, last, seen, name = string.match(entry, '^(%d+) (%d+) (%d+) (%S+)$')
     if name then
-      say('earlier.' .. at, ago(first) .. ' ' .. ago(last) .. ' ' .. name)
+      say('earlier.' .. at, table.concat({ ago(first), ago(last), ago(seen), name }, ' '))
     end
   end
 end

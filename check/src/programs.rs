@@ -35,25 +35,27 @@ pub(crate) struct EarlierProgram {
     name: ConnectionName,
     /// The time since the first dial.
     first_dial: Duration,
-    /// The time since the last dial. There may have been more dials in the minute after it.
     last_dial: Duration,
+    /// The time since one of them was connected. One may have stayed for a minute more.
+    seen: Duration,
 }
 
 impl EarlierProgram {
     pub(crate) fn parse(entry: &str) -> Option<Self> {
         let mut words = entry.split(' ');
         let mut age = || Some(Duration::from_millis(words.next()?.parse().ok()?));
-        let (first_dial, last_dial) = (age()?, age()?);
+        let (first_dial, last_dial, seen) = (age()?, age()?, age()?);
         Some(Self {
             name: ConnectionName::parse(words.next()?)?,
             first_dial,
             last_dial,
+            seen,
         })
     }
 
-    /// Returns the name of the last program, and when it dialled.
+    /// Returns the name of the last program, and when it was there.
     fn shown(&self) -> String {
-        format!("{} {} ago", self.name.who(), time(self.last_dial))
+        format!("{} {} ago", self.name.who(), time(self.seen))
     }
 }
 
@@ -160,16 +162,20 @@ impl Expected {
         self.lists.iter().all(|own| own.is_apart_from(name.lists))
     }
 
-    /// Returns for how long a program counts as there after its last dial.
+    /// Returns for how long locks may stay after a program.
+    fn longest_ttl(&self, one: &EarlierProgram) -> Duration {
+        self.ours.max_ttl.max(one.name.max_ttl)
+    }
+
+    /// Returns for how long a program counts as there after it was seen.
     fn stays(&self, one: &EarlierProgram) -> Duration {
         const HOUR: Duration = Duration::from_secs(3_600);
-        let longest = self.ours.max_ttl.max(one.name.max_ttl);
-        longest.saturating_add(HOUR)
+        self.longest_ttl(one).saturating_add(HOUR)
     }
 
     /// Returns how much of this time is left.
     fn recent_for(&self, one: &EarlierProgram) -> Duration {
-        self.stays(one).saturating_sub(one.last_dial)
+        self.stays(one).saturating_sub(one.seen)
     }
 
     /// Returns the settings of a program that are a surprise, and what to call the program. With
@@ -258,31 +264,41 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
         .iter()
         .filter(|one| is_old(one.name.lists) || is_early(one) || expected.is_apart(&one.name));
     let near = earlier.iter().filter(|one| !expected.is_apart(&one.name));
-    // Programs that came before the first of those near us, or long after the last, are no danger:
-    // that was a change.
-    let is_beside = |one: &EarlierProgram, other: &EarlierProgram| {
+    // Programs that came before the first of those near us, or long after the last, are no danger
+    // once their locks have ended: that was a change.
+    let beside_for = |one: &EarlierProgram, other: &EarlierProgram| {
         let until = one.first_dial.saturating_add(expected.stays(one));
-        let is_there = is_connected(other.name.lists) || other.last_dial <= until;
-        one.last_dial <= other.first_dial && is_there
+        let is_there = is_connected(other.name.lists) || other.seen <= until;
+        match other.name.is_apart_from(&one.name) {
+            _ if !is_there => Duration::ZERO,
+            _ if one.last_dial <= other.first_dial => expected.recent_for(one),
+            true => expected.longest_ttl(one).saturating_sub(one.seen),
+            false => Duration::ZERO,
+        }
     };
+    // For how long a finding stays, too.
     let rank = |one: &EarlierProgram| {
         let is_other = |other: &&EarlierProgram| other.name.lists != one.name.lists;
-        let beside = near.clone().filter(is_other);
-        let beside = beside.filter(|other| is_recent(one) && is_beside(one, other));
-        let ranks = beside.map(|other| 2 + usize::from(other.name.is_apart_from(&one.name)));
+        let beside = near.clone().filter(is_other).map(|other| {
+            let rank = 2 + usize::from(other.name.is_apart_from(&one.name));
+            (rank, beside_for(one, other))
+        });
         let least = if is_early(one) {
             3
         } else {
             is_old(one.name.lists).into()
         };
-        ranks.max().unwrap_or(0).max(least)
+        let beside = beside.filter(|(_, left)| !left.is_zero());
+        let all = beside.chain([(least, expected.recent_for(one))]);
+        all.max().unwrap_or_default()
     };
     // Each master has its own entry.
-    let mut found = BTreeMap::<_, (usize, &EarlierProgram)>::new();
+    let mut found = BTreeMap::<_, ((usize, Duration), &EarlierProgram)>::new();
     for one in others.filter(|one| !connected.contains(&&one.name)) {
-        let (worst, newest) = found.entry(one.name.lists.to_string()).or_insert((0, one));
+        let lists = one.name.lists.to_string();
+        let (worst, newest) = found.entry(lists).or_insert(((0, Duration::ZERO), one));
         *worst = rank(one).max(*worst);
-        if one.last_dial < newest.last_dial {
+        if one.seen < newest.seen {
             *newest = one;
         }
     }
@@ -290,9 +306,9 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
         .into_iter()
         .enumerate();
     let findings = rows.filter_map(|(rank, row)| {
-        let of_row = found.values().filter(|(worst, _)| *worst == rank);
+        let of_row = found.values().filter(|((worst, _), _)| *worst == rank);
         let who: BTreeSet<_> = of_row.clone().map(|(_, one)| one.shown()).collect();
-        let left = of_row.map(|(_, one)| expected.recent_for(one)).max()?;
+        let left = of_row.map(|((_, left), _)| *left).max()?;
         let until = match rank {
             0 | 1 => String::new(),
             _ => format!("; this ends in {} if none comes again", time(left)),

@@ -193,8 +193,8 @@ table! {
     EARLIER_APART = Critical "lists";
         "such programs, of which this was the last, used other lists of masters in the last hour and longest \
          TTL: they and you may hold one lock at once";
-        "stop what starts them, and give all programs the same masters under the same addresses; if it was \
-         a typo and their locks have ended, run `redis-cli HDEL quorlock:origin lists.{0..31}` in bash, for each \
+        "stop what starts them, and give all programs the same masters under the same addresses; once that \
+         is done and their locks have ended, run `redis-cli HDEL quorlock:origin lists.{0..31}` in bash, for each \
          master: programs that are connected note theirs again";
     EARLIER_OLD = Warn "lists";
         "such programs, of which this was the last, came with the old list after programs with both: step 2 of \

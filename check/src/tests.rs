@@ -627,8 +627,10 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
         let lists = ListsId::of(masters, old_masters);
         ConnectionName::new(lists, key, shared.max_ttl, Some(client)).to_string()
     };
-    let entry =
-        |at, first: u64, last: u64, name: &str| format!("earlier.{at}:{first} {last} {name}\n");
+    let stayed = |at, first: u64, last: u64, seen: u64, name: &str| {
+        format!("earlier.{at}:{first} {last} {seen} {name}\n")
+    };
+    let entry = |at, first, last, name: &str| stayed(at, first, last, last, name);
     let cron = name(["o:1", ""], "k", "cron");
     let us = name(["n:1", ""], "k", "us");
     let ours = entry(0, 5 * HOUR, 9 * MINUTE, &us);
@@ -664,12 +666,31 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             nobody,
             Some("info: lists: cron 2 days ago"),
         ),
-        // It came for the last time before ours came for the first time.
+        // It came for the last time before ours came for the first time. Its locks have ended, or
+        // not.
         (
             &after,
             ours.clone() + &entry(1, 99 * HOUR, 5 * HOUR + 1, &cron),
             nobody,
             Some(earlier),
+        ),
+        (
+            &after,
+            entry(0, 9, 9, &us) + &entry(1, 99 * HOUR, MINUTE, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        (
+            &after,
+            entry(0, 9, 9, &us) + &entry(1, 99 * HOUR, MINUTE - 9_000, &cron),
+            nobody,
+            Some("critical: lists: cron 51 s ago; this ends in 9 s if none comes again: "),
+        ),
+        (
+            &after,
+            entry(0, 9, 9, &us) + &stayed(1, 99 * HOUR, 9 * HOUR, MINUTE - 9_000, &cron),
+            nobody,
+            Some("critical: lists: cron 51 s ago; this ends in 9 s if none comes again: "),
         ),
         (
             &after,
@@ -746,7 +767,14 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
         ),
         (
             &during,
-            both + &entry(1, 99 * HOUR, 3 * HOUR, &cron),
+            both.clone() + &entry(1, 99 * HOUR, 3 * HOUR, &cron),
+            nobody,
+            Some(earlier),
+        ),
+        // One that has ended since did not come again.
+        (
+            &during,
+            both + &stayed(1, 99 * HOUR, 3 * HOUR, MINUTE, &cron),
             nobody,
             Some(earlier),
         ),

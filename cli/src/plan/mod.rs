@@ -130,7 +130,8 @@ fn notes(seen: &Seen, locks: &Coordinator, step: Step, findings: &[&Finding]) ->
          ended, start all with the new masters: then no step is needed."
     );
     let has_none = seen.programs.keys().all(|part| *part == Part::Unknown);
-    let is_nobody = step == Step::Begin && has_none && seen.unseen.is_empty();
+    let was_nobody = findings.iter().all(|one| one.setting != "lists");
+    let is_nobody = step == Step::Begin && has_none && was_nobody && seen.unseen.is_empty();
     let unseen = (!seen.unseen.is_empty()).then(|| UNSEEN.to_owned());
     let notes = is_nobody.then_some(nobody).into_iter().chain(unseen);
     let findings = findings.iter();

@@ -105,6 +105,7 @@ impl Seen {
             Step::Unknown => (text(UNKNOWN_LISTS), 3),
             // Without them, the old list has no majority.
             Step::StopOld if are_down => (text("The change is done."), 0),
+            Step::Begin if are_down && !change.left().is_empty() => (text(ALL_DOWN), 1),
             _ if has(Severity::Critical) => (text("Not now: first do what the findings say."), 3),
             Step::Begin | Step::EndOld | Step::LeaveOld if has_no_majority => (text(NO_VOTES), 1),
             Step::EndOld if !self.has(Part::Old) => (text(STILL_COME), 1),
@@ -138,6 +139,8 @@ const UNKNOWN_LISTS: &str = "\
 The programs that are connected use neither the old nor the new list. Look at --from and --to, and \
 write each host as these programs do: localhost and 127.0.0.1 are different lists.";
 
+const ALL_DOWN: &str = "\
+The old masters are down. If all programs have only the new list, the change is done.";
 const STILL_COME: &str =
     "Not yet: step 2 is not done, because programs with only the old masters still come.";
 const CANNOT_SEE: &str = "Not all can be seen. Make sure yourself before the next step.";

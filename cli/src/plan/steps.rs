@@ -63,7 +63,8 @@ pub(super) fn steps(change: &Change, subject: &ToCheck) -> [(Step, String); 5] {
             Step::EndOld,
             format!(
                 "Wait until all programs with {old} have ended, also those that cannot reach a \
-                 master, and until none can start again. If one may live, delete its user (ACL \
+                 master, and until none can start again: a job that comes and goes shows only when \
+                 it comes. If one may live, delete its user (ACL \
                  DELUSER) on all old masters, and at least on {barred} of the {size}."
             ),
         ),
