@@ -59,6 +59,7 @@ pub(crate) fn read(common: &Common) -> Result<(String, String, SharedSettings), 
     };
     let (name, settings) =
         choose(&mut file, common.profile.as_deref()).map_err(|what| wrong(&path, what))?;
+    let path = std::path::absolute(&path).unwrap_or(path);
     let place = format!("the profile {name:?} in {}", path.display());
     // As the file was written, not as the program was started.
     let folder = path.parent().unwrap_or(Path::new(""));

@@ -28,14 +28,8 @@ pub(crate) fn sentence(guard: &Guard, then: &str) -> String {
     match (guard.ensure_valid(), guard.state()) {
         (Err(lost), _) => {
             let reason = in_words_of_the_file(&lost.reason.to_string());
-            let stalled = lost.stalled.map_or_else(String::new, |time| {
-                let time = brief(time);
-                format!(
-                    ", because quorlock did not run for at least {time}: \
-                     it or its machine was stopped or too busy, \
-                     or its clock was set forward"
-                )
-            });
+            let stalled = lost.stalled.map(|time| STALLED.replace("{}", &brief(time)));
+            let stalled = stalled.unwrap_or_default();
             let since = match lost.reason {
                 LostReason::Expired => not_renewed(guard),
                 _ => String::new(),
@@ -56,6 +50,9 @@ pub(crate) fn sentence(guard: &Guard, then: &str) -> String {
         }
     }
 }
+
+const STALLED: &str = ", because quorlock did not run for at least {}: it or its machine was stopped \
+    or too busy, or its clock was set forward";
 
 /// Says since when no majority has renewed the lock.
 pub(crate) fn not_renewed(guard: &Guard) -> String {

@@ -54,6 +54,8 @@ pub(crate) async fn tell(wanted: &Wanted<'_>, asking: &Asking, common: &Common) 
             Some(outage @ Outage::Refused(_)) => {
                 return outage.failure(&format!("cannot lock {names}"), "");
             }
+            // What a wait with an end could not do is said at its end.
+            Some(_) if asking.quiet && (asking.wait.is_some() || asking.nonblock) => {}
             Some(Outage::Quarantine { .. }) if asking.quiet => {}
             Some(outage) => {
                 let kind = discriminant(&outage);

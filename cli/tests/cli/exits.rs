@@ -197,6 +197,10 @@ fn no_majority_is_69() {
         );
         assert!(since.elapsed() < Duration::from_secs(10), "{words}");
     }
+    // A quiet wait with an end says at its end what was wrong.
+    run(&masters, "run -q -n --ready 7s a -- echo ran")
+        .gives(69, "")
+        .in_lines(1);
     // The line of the votes has each master.
     let ended = run(&masters, "run -v -n a -- echo ran");
     let votes = ended
