@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use quorlock::{
-    AskError, Inspection,
+    AskError, Coordinator, Inspection,
     tools::MasterView,
     votes::{Refusal, Vote, VoteRow, Votes},
 };
@@ -18,6 +18,7 @@ use crate::{
     lists::Tallies,
     look::{Look, look, reason},
     masters::Masters,
+    outage::{Outage, Stage},
     output::{complain, print_json, say},
     owner::Owner,
     rights::BREAK,
@@ -67,9 +68,9 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             let action = format!("cannot break {:?}", seen.name);
             let sentence = format!("{action}: it is {}; {ADVICE}", seen.sentence());
             let unknown = Failure::new(Exit::Unavailable, sentence);
-            return Err(seen
-                .refused(&locks, &action, [&args.name, BREAK])
-                .unwrap_or(unknown));
+            let of = [&*args.name, BREAK];
+            let refused = seen.outage.and_then(|why| why.denial(&locks, &action, of));
+            return Err(refused.unwrap_or(unknown));
         };
         if !seen.is_held_anywhere() && args.holder.is_none() {
             report(args, &seen, &[], true)?;
@@ -94,8 +95,8 @@ pub(crate) fn break_lock(args: &Break, common: &Common) -> Result<Exit, Failure>
             ));
         }
         match locks.break_held(&inspection).await {
-            Ok(votes) => finish(args, &seen, &votes),
-            Err(AskError::NoQuorum(error)) => finish(args, &seen, &error.votes),
+            Ok(votes) => finish(args, &locks, &seen, &votes),
+            Err(AskError::NoQuorum(error)) => finish(args, &locks, &seen, &error.votes),
             Err(error) => Err(error.into()),
         }
     })
@@ -157,14 +158,12 @@ async fn is_confirmed(seen: &Look) -> Result<bool, Failure> {
         asked.and_then(|()| io::stdin().read_line(&mut answer))?;
         Ok(answer)
     });
-    let answer = asked.await.map_err(io::Error::other);
-    let answer = answer
-        .and_then(|read| read)
-        .map_err(|error| Failure::system("cannot ask", error));
+    let answer = asked.await.map_err(io::Error::other).and_then(|read| read);
+    let answer = answer.map_err(|error| Failure::system("cannot ask", error));
     Ok(matches!(answer?.trim(), "y" | "yes"))
 }
 
-fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
+fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let report_on = |row: VoteRow<'_>| MasterReport::of(row, args.holder.is_some());
     let rows: Vec<_> = votes.iter().map(report_on).collect();
     let count = |outcome| rows.iter().filter(|row| row.outcome == outcome).count();
@@ -174,11 +173,19 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
     let free = tallies(&[Outcome::Broken, Outcome::Free]);
     let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);
     let is_free_on_majority = free.has_quorum();
-    let broken = count(Outcome::Broken);
-    let told = format!("broke {:?} on {broken} masters", seen.name);
+    let told = format!(
+        "broke {:?} on {} masters",
+        seen.name,
+        count(Outcome::Broken)
+    );
     report(args, seen, &rows, is_free_on_majority).inspect_err(|_| complain(told))?;
     if is_free_on_majority {
         return Ok(Exit::Success);
+    }
+    let outage = Outage::in_votes(locks, votes, Stage::Begins);
+    let action = format!("{:?} is not broken", args.name);
+    if let Some(refused) = outage.denial(locks, &action, [&args.name, BREAK]) {
+        return Err(refused.with_votes(votes));
     }
     let few = free.too_few("confirmed");
     let few = format!("only {few}; the holder may keep it; try again, or {ADVICE}");
@@ -187,7 +194,7 @@ fn finish(args: &Break, seen: &Look, votes: &Votes) -> Result<Exit, Failure> {
         0 => (Exit::Configuration, NOT_A_LOCK),
         _ => (Exit::Busy, NEWER),
     };
-    Err(Failure::new(exit, format!("{:?} is not broken: {why}", args.name)).with_votes(votes))
+    Err(Failure::new(exit, format!("{action}: {why}")).with_votes(votes))
 }
 
 const NOT_A_LOCK: &str = "the key is not a lock; delete it by hand if no program needs it";

@@ -11,13 +11,11 @@ use quorlock::{
 use serde::Serialize;
 
 use crate::{
-    exit::Exit,
     failure::Failure,
     holders::{HolderLook, HoldersLook},
     lists::{Part, Tallies},
     outage::{Outage, Stage},
     owner::Owner,
-    rights::with_all_rights,
     times::{micros, millis},
     words::in_words_of_the_file,
 };
@@ -44,7 +42,7 @@ pub(crate) struct Look {
     pub(crate) inspection: Option<Inspection>,
     /// The reason why there is no quorum.
     #[serde(skip)]
-    outage: Option<Outage>,
+    pub(crate) outage: Option<Outage>,
 }
 
 /// What is known of a lock. A worse verdict comes later.
@@ -228,20 +226,6 @@ impl Look {
                 self.outage = Some(Outage::in_votes(locks, votes, Stage::Begins));
             }
         }
-    }
-
-    /// Returns the failure of an action if so many masters refuse the user or deny a right that
-    /// nothing is known. It needs the rights `of` a name, and more: see [`with_all_rights`].
-    pub(crate) fn refused(
-        &self,
-        locks: &Coordinator,
-        action: &str,
-        of: [&str; 2],
-    ) -> Option<Failure> {
-        let outage = self.outage.as_ref().filter(|outage| outage.is_refusal())?;
-        let why = format!("{action}: {outage}");
-        let why = with_all_rights(&why, locks, of).unwrap_or(why);
-        Some(Failure::new(Exit::Configuration, why))
     }
 
     /// Returns whether any master has a holder.

@@ -13,6 +13,7 @@ use crate::{
     exit::Exit,
     failure::Failure,
     lists::Tallies,
+    rights::with_all_rights,
     times::rounded,
     words::{ADVICE, in_short, in_words_of_the_file},
 };
@@ -149,6 +150,15 @@ impl Outage {
             is_limit: votes.iter().any(|row| row.vote.is_none()),
             why: all(&failure),
         }
+    }
+
+    /// Returns the failure of what cannot be done if so many masters refuse the user or deny a right
+    /// that another try is useless. It needs the rights `of` a name, and more: see [`with_all_rights`].
+    pub(crate) fn denial(&self, locks: &Coordinator, what: &str, of: [&str; 2]) -> Option<Failure> {
+        let mut failure = self.is_refusal().then(|| self.failure(what, ""))?;
+        let given = with_all_rights(&failure.sentence, locks, of);
+        failure.sentence = given.unwrap_or(failure.sentence);
+        Some(failure)
     }
 
     pub(crate) fn is_refusal(&self) -> bool {

@@ -10,10 +10,9 @@ use crate::words::in_words_of_the_file;
 pub(crate) fn with_all_rights(text: &str, locks: &Coordinator, of: [&str; 2]) -> Option<String> {
     let ([name, more], (before, after)) = (of, text.split_once(": answered ")?);
     let error = after.split("; ").next()?;
-    let lock = locks.mutex(name);
     // Other characters may mean something in a pattern or to a shell.
     let is_plain = |letter: char| letter.is_alphanumeric() || ":._-/".contains(letter);
-    let key = lock.key()?;
+    let key = locks.mutex(name).key()?.to_owned();
     let why = match ServerError::of(error) {
         _ if name != "*" && !key.chars().all(is_plain) => return None,
         ServerError::KeyDenied if key == "*" => ALL_KEYS,

@@ -112,7 +112,10 @@ async fn look_in_time(
     for some in Vec::from_iter(names.take(MOST)).chunks(AT_ONCE) {
         let mut seen = look_at_all(locks, some).await?;
         for _ in 0..3 {
-            let refused = |look: &Look| look.refused(locks, "cannot look at the locks", ["*", ""]);
+            let refused = |look: &Look| {
+                let outage = look.outage.as_ref()?;
+                outage.denial(locks, "cannot look at the locks", ["*", ""])
+            };
             seen.iter().find_map(refused).map_or(Ok(()), Err)?;
             // Busy masters may answer too late.
             if worst(&seen) == Some(Verdict::NoQuorum) {

@@ -17,7 +17,6 @@ use crate::{
     output::{complain, print_json, say},
     runtime::block_on,
     style::{Colour, Style},
-    wanted::quoted,
 };
 
 mod list;
@@ -67,10 +66,11 @@ pub(crate) fn status(args: &Status, common: &Common) -> Result<Exit, Failure> {
             Some(Verdict::Held | Verdict::Split) => Exit::Busy,
             Some(Verdict::Quarantined | Verdict::NoQuorum) => Exit::Unavailable,
         };
-        let names = quoted(args.names.iter().map(String::as_str));
-        let action = format!("cannot look at {names}");
-        let mut all = looks.iter();
-        let refused = all.find_map(|look| look.refused(&locks, &action, [&look.name, ""]));
+        let refused = looks.iter().find_map(|look| {
+            let action = format!("cannot look at {:?}", look.name);
+            let outage = look.outage.as_ref()?;
+            outage.denial(&locks, &action, [&look.name, ""])
+        });
         let refused = refused.filter(|_| exit == Exit::Unavailable);
         refused.map_or(Ok(exit), Err)
     })

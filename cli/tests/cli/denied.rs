@@ -100,6 +100,14 @@ fn masters_that_deny_the_lock_are_78_at_once() {
             each(&masters, "DEL a");
         }
     }
+    // A user who only looks cannot break.
+    ended(&mut with(&masters, "acquire --ttl 9s --handle-file - a")).is(0);
+    allow(&masters, &format!("+hello {look} ~a ~quorlock:*"));
+    ended(&mut as_bob(&masters, "break --yes a"))
+        .is(78)
+        .says("quorlock: \"a\" is not broken: a right or a command is missing on ")
+        .says(&format!("; ACL SETUSER bob {look} {also} ~a ~quorlock:*; "));
+    each(&masters, "DEL a");
     // Such a user sees mutexes, and no queue.
     allow(&masters, "+@all ~a");
     ended(&mut as_bob(&masters, "status a")).is(0);
