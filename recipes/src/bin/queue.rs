@@ -34,7 +34,7 @@ async fn enqueue(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
 async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
     let detached: Detached = io::read_to_string(io::stdin())?.parse()?;
     let once = locks.mutex("worker of video/42"); // guards of one text do not exclude each other
-    let _once = once.acquire_within(Duration::from_secs(20)).await?;
+    let once = once.acquire_within(Duration::from_secs(20)).await?;
     let guard = match locks.attach(&detached).await {
         Ok(guard) => guard.abandon_on_drop(), // the job may fail
         Err(error) if *error.reason() == Reason::Gone => {
@@ -43,7 +43,7 @@ async fn work(locks: &Coordinator) -> Result<(), Box<dyn Error>> {
         }
         Err(error) => return Err(error.into()), // the queue delivers the message again
     };
-    guard.run(job()).await??; // after an error, the queue delivers the message again
+    once.run(guard.run(job())).await???; // after an error, the queue delivers the message again
     guard.release().await?;
     Ok(())
 }

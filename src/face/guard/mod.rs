@@ -286,9 +286,9 @@ impl Guard {
 
     /// Makes the lock valid for `ttl` from now, minus the round trip and the drift allowance.
     ///
-    /// An extension never shortens the lock. If `ttl` would end before the present validity,
-    /// nothing changes. An extension counts only if a majority confirms while the guard is still
-    /// valid.
+    /// An extension never shortens the lock. If `ttl` would end before the present validity, the
+    /// masters are asked, so that a loss is noticed, and the validity stays. An extension counts
+    /// only if a majority confirms while the guard is still valid.
     ///
     /// A master may have lost the key, for example by a restart. It gets the key back after a
     /// majority has confirmed the extension. From then on, its vote in [`votes`](Self::votes) is a
