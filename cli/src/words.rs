@@ -21,7 +21,7 @@ pub(crate) fn in_words_of_the_file(text: &str) -> String {
     let text = without_errno(text)
         .replace(" or Builder::tls", "")
         .replace("give MasterSpec::list one text with", "put")
-        .replace("a shorter ttl", "a shorter --ttl or ttl")
+        .replace("a shorter TTL", "a shorter --ttl or ttl")
         .replace("a longer max_ttl", "a longer --max-ttl or max_ttl")
         .replace("Builder::", "")
         .replace(ANY_LOGIN, LOGIN)
@@ -110,8 +110,8 @@ mod tests {
     fn texts_name_settings_of_the_file() {
         for (text, expected) in [
             (
-                "so set a shorter ttl, or first a longer max_ttl (QUORLOCK_MAX_TTL) in all programs",
-                "so set a shorter --ttl or ttl, or first a longer --max-ttl or max_ttl \
+                "so give a shorter TTL, or first a longer max_ttl (QUORLOCK_MAX_TTL) in all programs",
+                "so give a shorter --ttl or ttl, or first a longer --max-ttl or max_ttl \
                  (QUORLOCK_MAX_TTL) in all programs",
             ),
             (

@@ -100,7 +100,7 @@ fn log(coordinator: Option<&str>, master: &str, event: &MasterEvent) {
             warn!(target: MASTER, coordinator, %master, reason = %why, "no client would notice if it restarted empty: its user needs the rights {ORIGIN_RIGHTS}, or the server forbids these in scripts");
         }
         MasterEvent::OtherLists { clients, ours } => {
-            warn!(target: MASTER, coordinator, %master, %clients, %ours, "these programs have used other lists of masters in the last hour: they and this program may hold one lock at once, so give all programs the same masters under the same addresses (localhost is not 127.0.0.1); `quorlock doctor` tells more");
+            warn!(target: MASTER, coordinator, %master, %clients, %ours, "these programs have used other lists of masters in the last hour: they and this program may hold one lock at once, so give all programs the same masters under the same addresses (localhost is not 127.0.0.1); `quorlock doctor` tells more, and client names (QUORLOCK_CLIENT_NAME) tell which program it is");
         }
         MasterEvent::Quarantined { left, why } => {
             warn!(target: MASTER, coordinator, %master, remaining = ?rounded(*left), reason = %why, "master may have forgotten locks: it has no vote until they have expired");

@@ -15,8 +15,9 @@ async fn a_long_ttl_needs_a_longer_max_ttl() {
     let shared = || SharedSettings::default().builder().unwrap();
     for builder in [Coordinator::builder as fn() -> Builder, shared] {
         let builder = || builder().master(MemoryMaster::new()).ttl(seconds(120));
-        let range = "at most 60s (max_ttl), so set a shorter ttl (QUORLOCK_TTL; 10 s by default), or \
-                     first a longer max_ttl (QUORLOCK_MAX_TTL) in all programs";
+        let range = "at most 60s (max_ttl), so give a shorter TTL (without one, a lock has \
+                     QUORLOCK_TTL, 10 s by default), or first a longer max_ttl (QUORLOCK_MAX_TTL) in \
+                     all programs";
         let error = builder().build().unwrap_err();
         assert_eq!(error, out_of_range("TTL", seconds(120), range));
         builder().max_ttl(seconds(120)).build().unwrap();

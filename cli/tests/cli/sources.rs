@@ -72,7 +72,7 @@ fn profiles_with_the_same_locks_have_the_same_settings() {
 fn a_long_ttl_needs_a_max_ttl_in_the_profile_as_on_the_command_line() {
     let masters = masters(3);
     let folder = masters[0].directory();
-    let says = "out of range: it must be at most 60s (max_ttl), so set a shorter --ttl or ttl";
+    let says = "out of range: it must be at most 60s (max_ttl), so give a shorter --ttl or ttl";
     for (settings, options, expected, says) in [
         ("ttl = \"2m\"", "", 78, says),
         ("", "--ttl 2m", 78, says),

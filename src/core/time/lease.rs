@@ -105,8 +105,9 @@ impl Ttl {
             Ok(self)
         } else {
             let range = format!(
-                "at most {most:?} (max_ttl), so set a shorter ttl (QUORLOCK_TTL; 10 s by default), \
-                 or first a longer max_ttl (QUORLOCK_MAX_TTL) in all programs"
+                "at most {most:?} (max_ttl), so give a shorter TTL (without one, a lock has \
+                 QUORLOCK_TTL, 10 s by default), or first a longer max_ttl (QUORLOCK_MAX_TTL) in all \
+                 programs"
             );
             Err(ConfigError::time("TTL", self.duration(), range))
         }
