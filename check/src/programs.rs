@@ -53,6 +53,17 @@ impl EarlierProgram {
         })
     }
 
+    /// Returns a program that is connected, as one that came when its connection began: what it left
+    /// may have been deleted since.
+    fn here(program: &Program) -> Option<Self> {
+        Some(Self {
+            name: program.name.clone()?,
+            first_dial: program.age,
+            last_dial: program.age,
+            seen: Duration::ZERO,
+        })
+    }
+
     /// Returns the name of the last program, and when it was there.
     fn shown(&self) -> String {
         format!("{} {} ago", self.name.who(), time(self.seen))
@@ -247,11 +258,11 @@ pub(crate) fn apart(masters: &[Master], expected: &Expected) -> Option<Finding> 
 /// are not, or must not be, in use.
 pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let facts = masters.iter().filter_map(Master::facts);
-    let connected = facts.clone().flat_map(|facts| &facts.programs);
-    let connected: Vec<_> = connected.filter_map(|one| one.name.as_ref()).collect();
-    let earlier = facts.flat_map(Facts::earlier);
-    let earlier = earlier.filter(|one| one.name.keys == expected.ours.keys);
-    let is_connected = |lists: ListsId| connected.iter().any(|name| name.lists == lists);
+    let here = facts.clone().flat_map(|facts| &facts.programs);
+    let here: Vec<_> = here.filter_map(EarlierProgram::here).collect();
+    let is_ours = |one: &EarlierProgram| one.name.keys == expected.ours.keys;
+    let earlier: Vec<_> = facts.flat_map(Facts::earlier).filter(is_ours).collect();
+    let is_connected = |lists: ListsId| here.iter().any(|one| one.name.lists == lists);
     let is_recent = |one: &EarlierProgram| !expected.recent_for(one).is_zero();
     let is_old = |lists: ListsId| expected.apart.is_some_and(|[old, _]| old == lists);
     // The programs with the new list must not begin before those with the old one have ended.
@@ -259,11 +270,11 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
         let is_new = |[old, new]: [ListsId; 2]| new == one.name.lists && is_connected(old);
         expected.apart.is_some_and(is_new) && is_recent(one)
     };
-    let earlier: Vec<_> = earlier.collect();
     let others = earlier
         .iter()
         .filter(|one| is_old(one.name.lists) || is_early(one) || expected.is_apart(&one.name));
-    let near = earlier.iter().filter(|one| !expected.is_apart(&one.name));
+    let ours = here.iter().filter(|one| is_ours(one)).chain(&earlier);
+    let near = ours.filter(|one| !expected.is_apart(&one.name));
     // Programs that came before the first of those near us, or long after the last, are no danger
     // once their locks have ended: that was a change.
     let beside_for = |one: &EarlierProgram, other: &EarlierProgram| {
@@ -294,7 +305,7 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     };
     // Each master has its own entry.
     let mut found = BTreeMap::<_, ((usize, Duration), &EarlierProgram)>::new();
-    for one in others.filter(|one| !connected.contains(&&one.name)) {
+    for one in others.filter(|one| here.iter().all(|it| it.name != one.name)) {
         let lists = one.name.lists.to_string();
         let (worst, newest) = found.entry(lists).or_insert(((0, Duration::ZERO), one));
         *worst = rank(one).max(*worst);

@@ -200,7 +200,7 @@ table! {
         "such programs, of which this was the last, came with the old list after programs with both: step 2 of \
          the change of the masters is not done"; "find what starts them, and give it both lists";
     EARLIER_OLD_LIST = Info "lists"; "such programs used only the old list of masters";
-        "find what starts them, and give it both lists in step 1 of the change";
+        "find what starts them, and give it both lists in step 1 of the change, and later the new one";
     EARLIER_LISTS = Info "lists";
         "such programs used other lists of masters: if they come again, they and you may hold one lock at once";
         SAME_LISTS;

@@ -712,6 +712,13 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
             &*connected(&name(["o:1", ""], "k", "web")),
             Some("critical: lists: cron 1 min ago"),
         ),
+        // What ours left was deleted.
+        (
+            &after,
+            entry(1, 99 * HOUR, MINUTE, &cron),
+            &*connected(&us).replace("age=9 ", "age=60 "),
+            Some("critical: lists: cron 1 min ago; this ends in 60 min if none comes again: "),
+        ),
         // Other keys, and a list in common.
         (
             &after,

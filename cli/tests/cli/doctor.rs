@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use testkit::server::masters;
 
-use crate::support::{Ended, each, ended, run, urls, with};
+use crate::support::{Ended, Running, each, ended, run, urls, with};
 
 #[test]
 fn the_doctor_exits_by_severity() {
@@ -85,6 +85,12 @@ fn the_doctor_sees_a_job_with_other_lists_that_is_gone() {
     run(new, "doctor").is(0).hides("nightly");
     run(new, "run cron -- true").is(0).in_lines(0);
     run(new, "doctor").is(0);
+
+    // It was no mistake, and programs that are connected have not noted themselves again.
+    let _held = Running::hold(new, "other");
+    forget();
+    run(old, "run --label nightly cron -- true").is(0);
+    run(new, "doctor").is(3).tells("nightly");
 }
 
 /// Without replicas, such masters refuse the key of the quarantine, too.
