@@ -173,11 +173,8 @@ fn finish(args: &Break, locks: &Coordinator, seen: &Look, votes: &Votes) -> Resu
     let free = tallies(&[Outcome::Broken, Outcome::Free]);
     let may_be_free = tallies(&[Outcome::Broken, Outcome::Free, Outcome::NoAnswer]);
     let is_free_on_majority = free.has_quorum();
-    let told = format!(
-        "broke {:?} on {} masters",
-        seen.name,
-        count(Outcome::Broken)
-    );
+    let broken = count(Outcome::Broken);
+    let told = format!("broke {:?} on {broken} masters", seen.name);
     report(args, seen, &rows, is_free_on_majority).inspect_err(|_| complain(told))?;
     if is_free_on_majority {
         return Ok(Exit::Success);

@@ -19,13 +19,15 @@ use crate::{
 /// The longest text that is read. All names of a handle are on the command line of `acquire`.
 const MOST: u64 = 8 << 20;
 
+const USED: &str = "; it is removed once its lock is released or gone: see `quorlock status`";
+
 /// The input or the output.
 const STREAM: &str = "-";
 
 /// Reads a handle. Warns if other users can read it, too.
 pub(crate) fn read(file: &Path) -> Result<Detached, Failure> {
     let detached = try_read(file).map_err(|error| {
-        let sentence = format!("there is no handle in {}: {error}", file.display());
+        let sentence = format!("there is no handle in {}: {error}{USED}", file.display());
         Failure::new(Exit::Usage, sentence)
     })?;
     if file != STREAM && can_be_read(file, 0o044) {
