@@ -302,8 +302,8 @@ pub(crate) struct Status {
     /// Then the masters look at the value of each key of the database.
     #[arg(long, conflicts_with = "names")]
     pub(crate) all_keys: bool,
-    /// Look once. Otherwise status looks twice at a held lock, to see whether it is renewed: with
-    /// the default TTL, within 4 s.
+    /// Look once. Otherwise status looks twice at a held lock that is named, to see whether it is
+    /// renewed: with the default TTL, within 4 s.
     #[arg(long)]
     pub(crate) now: bool,
     /// Print JSON.
@@ -353,7 +353,8 @@ pub(crate) struct Break {
     pub(crate) name: String,
     /// Break the lock only if this holder has it, and leave others alone [all holders].
     ///
-    /// WHO is a client such as web-3/812, or the ID of an owner, as `status` shows it.
+    /// WHO is a client such as web-3/812, or the ID of an owner, as `status` shows it, or the whole
+    /// client_name of `status --json`.
     #[arg(long, value_name = "WHO")]
     pub(crate) holder: Option<String>,
     /// Do not ask.

@@ -19,7 +19,7 @@ use crate::{
 /// The longest text that is read. All names of a handle are on the command line of `acquire`.
 const MOST: u64 = 8 << 20;
 
-const USED: &str = "; it is removed once its lock is released or gone: see `quorlock status`";
+const USED: &str = "; a handle is removed once its lock is released or gone: see `quorlock status`";
 
 /// The input or the output.
 const STREAM: &str = "-";

@@ -39,7 +39,7 @@ impl Owner {
     pub(crate) fn is_called(&self, who: &str) -> bool {
         let short = self.short_id();
         let names = [&self.program.client, &self.name, &self.owner, &short];
-        names.map(Option::as_deref).contains(&Some(who))
+        self.text().as_deref() == Some(who) || names.map(Option::as_deref).contains(&Some(who))
     }
 
     /// Returns the client, and the ID without the client. `None` without both.

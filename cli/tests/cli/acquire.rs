@@ -241,7 +241,9 @@ fn a_handle_of_other_masters_or_keys_is_78_and_another_text_64() {
         let refused = release(&masters, &other).gives(64, "");
         refused
             .says("there is no handle in ")
-            .last_says("; it is removed once its lock is released or gone: see `quorlock status`\n")
+            .last_says(
+                "; a handle is removed once its lock is released or gone: see `quorlock status`\n",
+            )
             .in_lines(1);
         ended(&mut attached(&masters, &other, "echo ran")).gives(64, "");
         assert!(other.exists());

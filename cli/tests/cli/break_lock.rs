@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use testkit::server::{Server, masters};
 
 use crate::support::{
-    Running, all_have, assert_free, each, run, until, with, write_fair, write_mutex,
+    Running, all_have, assert_free, each, ended, run, until, with, write_fair, write_mutex,
 };
 
 #[test]
@@ -128,12 +128,10 @@ fn a_mutex_is_broken_by_the_name_of_its_holder() {
     }
     assert!(all_have(&masters[..1], "job"));
 
-    run(
-        &masters,
-        &format!("--response-timeout 5s break -y --holder {client} job"),
-    )
-    .is(0)
-    .shows_times(3, "  broken\n");
+    // As `status` shows it.
+    let mut shown = with(&masters, "--response-timeout 5s break -y job --holder");
+    shown.arg(format!("{client} (web)"));
+    ended(&mut shown).is(0).shows_times(3, "  broken\n");
     run(&masters, &format!("break -y --holder {client} job"))
         .is(76)
         .says(&format!("\"job\" is free, not held by \"{client}\"\n"));
