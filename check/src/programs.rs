@@ -280,9 +280,12 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     let beside_for = |one: &EarlierProgram, other: &EarlierProgram| {
         let until = one.first_dial.saturating_add(expected.stays(one));
         let is_there = is_connected(other.name.lists) || other.seen <= until;
+        let came = one.last_dial <= other.first_dial;
         match other.name.is_apart_from(&one.name) {
             _ if !is_there => Duration::ZERO,
-            _ if one.last_dial <= other.first_dial => expected.recent_for(one),
+            // Step 2 of a change may take long: what comes once a day comes again.
+            false if came && is_old(one.name.lists) => WEEK.saturating_sub(one.seen),
+            _ if came => expected.recent_for(one),
             true => expected.longest_ttl(one).saturating_sub(one.seen),
             false => Duration::ZERO,
         }
@@ -328,6 +331,9 @@ pub(crate) fn earlier(masters: &[Master], expected: &Expected) -> Vec<Finding> {
     });
     findings.collect()
 }
+
+/// The time for which a master keeps what a program left.
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 fn time(time: Duration) -> String {
     let seconds = time.as_secs();

@@ -198,7 +198,8 @@ table! {
          master: programs that are connected note theirs again";
     EARLIER_OLD = Warn "lists";
         "such programs, of which this was the last, came with the old list after programs with both: step 2 of \
-         the change of the masters is not done"; "find what starts them, and give it both lists";
+         the change of the masters is not done"; "find what starts them, and give it both lists; once that is done, \
+         run `redis-cli HDEL quorlock:origin lists.{0..31}` in bash, for each master";
     EARLIER_OLD_LIST = Info "lists"; "such programs used only the old list of masters";
         "find what starts them, and give it both lists in step 1 of the change, and later the new one";
     EARLIER_LISTS = Info "lists";

@@ -768,9 +768,9 @@ fn programs_that_are_gone_are_found_by_what_they_left() {
         // In a change, programs with the old list must not come after those with both.
         (
             &during,
-            both.clone() + &entry(1, 99 * HOUR, MINUTE, &cron),
+            both.clone() + &entry(1, 99 * HOUR, HOUR + MINUTE, &cron),
             nobody,
-            Some("warn: lists: cron 1 min ago"),
+            Some("warn: lists: cron 61 min ago; this ends in 6 days if none comes again: "),
         ),
         (
             &during,
